@@ -37,7 +37,7 @@ from rowkind.operators.columns.changes import Changes, constant
 from rowkind.operators.columns.grouping import distinct
 from rowkind.operators.columns.value_bytes import from_bytes, to_bytes
 from rowkind.operators.join_input import Side
-from rowkind.operators.netting import net_rows
+from rowkind.operators.netting import rewritten_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.rowtime import BEGINNING
 from rowkind.operators.temporal_filter import last_place, places, time_at
@@ -52,13 +52,14 @@ class Expiry:
 
     The plan provides what it does for a `Normalize`, and a TTL. `only_comes`: the input is a table that only inserts,
     with no key by which a row could be written again. `most`: of the rows that are due, about how many go in one batch.
-    `refreshes`: whether somebody further down has a TTL.
+    `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether one goes by the order of arrival.
     """
 
     side: Side
     only_comes: bool = False
     most: int = _AT_ONCE
     refreshes: bool = False
+    arrivals: bool = False
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
@@ -84,16 +85,11 @@ class Expiry:
         rows.append(step)
         rows.append(resolved.refreshed)
         agenda.append(_entries(Entries.concat([-resolved.removed, resolved.added, resolved.refreshed])))
-        again = None
-        if self.refreshes:
-            rewritten, changed = resolved.rewritten, len(step)
-            step = Entries.concat([step, rewritten.relabel(weight=np.zeros(len(rewritten), np.int64))])
-            again = np.arange(changed, len(step))
         finished = rows.finish()
         noted = agenda.finish()
         counts = side.counts_unmatched
         return Output(
-            net_rows(step.payload, step.seq, step.weight, again),
+            rewritten_rows(step, resolved.refreshed, arrivals=self.arrivals, refreshes=self.refreshes),
             changes.take(resolved.overtaken) if counts else Changes.empty(),
             finished.state + noted.state,
             finished.merged_rows + noted.merged_rows,
@@ -114,7 +110,7 @@ class Expiry:
         noted = agenda.finish()
         step = Entries.concat([-due, come])
         return Output(
-            net_rows(step.payload, step.seq, step.weight, np.empty(0, np.int64) if self.refreshes else None),
+            rewritten_rows(step, Entries.empty(), arrivals=self.arrivals, refreshes=self.refreshes),
             Changes.empty(),
             noted.state,
             noted.merged_rows,

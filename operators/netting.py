@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Rows, lengths
 from rowkind.operators.columns.consolidation import cancelled_pairs, net_weights, spelled_out
-from rowkind.operators.columns.hashing import sketch64
+from rowkind.operators.columns.hashing import mix, sketch64
 from rowkind.operators.errors import BatchTooLarge
 
 LARGEST = (1 << 31) - 1
@@ -29,6 +30,30 @@ def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indice
     if len(rows) == len(payload) and (rows[1:] > rows[:-1]).all():
         return Rows(kind, seq, payload)
     return Rows(kind, seq[rows], payload.take(pa.array(rows)))
+
+
+def rewritten_rows(changed: Entries, refreshed: Entries, *, arrivals: bool, refreshes: bool) -> Rows:
+    """The rows that an operator emits which keeps its input's rows as they are.
+
+    `changed` are the rows retracted and inserted, `refreshed` the rows written again with equal values, each as the
+    entry retracted and the entry inserted (`Resolved.refreshed`). With `arrivals`, a row that has a new arrival number
+    is another row: it is retracted with its old number and inserted with its new one. With `refreshes`, a row that
+    stays as it is becomes a refresh. Raises `BatchTooLarge`.
+    """
+    again = np.empty(0, np.int64) if refreshes else None
+    if not arrivals:
+        step = Entries.concat([changed, refreshed]) if refreshes else changed
+        return net_rows(step.payload, step.seq, step.weight, again)
+    step = Entries.concat([changed, refreshed])
+    left = net_weights(
+        mix(sketch64(step.payload), step.seq.view(np.uint64)),
+        step.weight,
+        lambda rows: [step.payload.take(pa.array(rows)), step.seq[rows]],
+        step.seq.__getitem__,
+    )
+    refreshed_rows = cancelled_pairs(step.weight, left) if refreshes else np.empty(0, np.int64)
+    rows, kind = emitted(left, refreshed_rows, lengths(step.payload))
+    return Rows(kind, step.seq[rows], step.payload.take(pa.array(rows)))
 
 
 def emitted(weight: Int64s, refreshed: Indices, sizes: Int64s) -> tuple[Indices, Int8s]:

@@ -11,6 +11,10 @@ A row that has expired is gone without a word: it stays in the output, and its s
 retraction of it ends here as unmatched, as in Flink's own normalization: whether it is one too many, which is what a
 normalize is there to hold back, or one that comes late, cannot be told. A row that comes again as it is goes on as a
 refresh where somebody further down has a TTL.
+
+The arrival number of a row is that of the change that wrote it last. With `arrivals`, a row that is written again with
+equal values is retracted with its old number and inserted with its new one, so that its place among equal rows does not
+depend on the cut of the input into batches.
 """
 
 from __future__ import annotations
@@ -18,15 +22,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.join_input import Side
-from rowkind.operators.netting import net_rows
+from rowkind.operators.netting import rewritten_rows
 from rowkind.operators.operator import Output
 
 
@@ -37,11 +39,12 @@ class Normalize:
     The plan provides: for an upsert topic, or a retract topic whose bare +U replaces, the layout "one row per key" with
     the primary key as key and no sub-key, by seq; for a retract topic without a primary key, the layout "multiset" with
     any key that spreads the rows, the one of the consumer say. A tombstone needs its key only; its payload is not read.
-    `refreshes`: whether somebody further down has a TTL.
+    `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether one goes by the order of arrival.
     """
 
     side: Side
     refreshes: bool = False
+    arrivals: bool = False
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
@@ -51,19 +54,16 @@ class Normalize:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         side = self.side
-        rows = Arrangement(stores["rows"], "rows", side.layout, side.ttl_ms, now, until=side.until)
+        rows = Arrangement(
+            stores["rows"], "rows", side.layout, side.ttl_ms, now, arrivals=self.arrivals, until=side.until
+        )
         resolved = resolve(rows, changes, by_seq=side.by_seq)
         step = Entries.concat([-resolved.removed, resolved.added])
         rows.append(step)
         rows.append(resolved.refreshed)
         finished = rows.finish()
-        again = None
-        if self.refreshes:
-            rewritten, changed = resolved.rewritten, len(step)
-            step = Entries.concat([step, rewritten.relabel(weight=np.zeros(len(rewritten), np.int64))])
-            again = np.arange(changed, len(step))
         return Output(
-            net_rows(step.payload, step.seq, step.weight, again),
+            rewritten_rows(step, resolved.refreshed, arrivals=self.arrivals, refreshes=self.refreshes),
             changes.take(resolved.unmatched) if side.counts_unmatched else Changes.empty(),
             finished.state,
             finished.merged_rows,

@@ -23,9 +23,17 @@ different: 17 bytes a row, where all columns could be any number.
 """
 
 
-def is_digest(name: str) -> bool:
-    """Whether a column of the plan is the `ROW_DIGEST` of a scan."""
-    return name.rpartition(".")[2] == ROW_DIGEST
+ARRIVAL = "#arrival"
+"""The arrival number of a row as a column, BIGINT, that the exit of a scan or of a Normalize can emit.
+
+Operators that order equal rows by arrival carry it, so that a row which is written again, with the same values, is
+another row to all operators in between. No table can have a column of this name.
+"""
+
+
+def is_internal(name: str) -> bool:
+    """Whether the plan made a column of this name, such as `ROW_DIGEST` and `ARRIVAL`: no query can name it."""
+    return name.rpartition(".")[2].startswith("#")
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,7 @@ class Contest:
 class Calc:
     """Predicate, projection and next key and sub-key, run at the exit of a scan or an operator.
 
+    `arrival` is the column whose values become the arrival numbers of the rows; None where they keep their own.
     `expands` come first, each over the rows of the one before; all else is over what comes out of the last.
     `replaced_by` are the columns of the input by which its rows replace each other without being taken back; empty
     where they do not. No predicate may swallow such a row: it still ends the one before. `upsert` says that deletes
@@ -70,6 +79,7 @@ class Calc:
     refreshes: bool = False
     on_error: OnError = "fail"
     expands: tuple[Expand, ...] = ()
+    arrival: Expression | None = None
 
     @property
     def expanded(self) -> Record:
@@ -82,4 +92,4 @@ class Calc:
         for expand in self.expands:
             yield from (expand.array, *expand.carried, *([expand.predicate] if expand.predicate else []))
         yield from (*self.columns, *self.key.parts, *(each.expression for each in self.sub_key))
-        yield from [self.predicate] if self.predicate else []
+        yield from (each for each in (self.predicate, self.arrival) if each is not None)

@@ -96,7 +96,8 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
             return f"match {_matching(node.matching, names)}{_closing(node.closing, names)}"
         case PhysicalNormalize():
             word = "expiry" if node.takes_back else "normalize"
-            return f"{word} {_input(node.state, ttl, _numbered(node.input.calc.output))}"
+            arrivals = " with arrivals" * node.arrivals
+            return f"{word} {_input(node.state, ttl, _numbered(node.input.calc.output))}{arrivals}"
         case PhysicalStamp():
             return "stamp"
         case PhysicalTemporalFilter():
@@ -180,8 +181,10 @@ def _calc(node: PhysicalNode) -> str:
     order = [(_expression(each.expression, names), each.descending, each.nulls_first) for each in calc.sub_key]
     predicate = _expression(calc.predicate, names) if calc.predicate else ""
     replaced = [names.get(name, name) for name in calc.replaced_by]
+    arrival = "" if calc.arrival is None else f" by {_expression(calc.arrival, names)}"
     flags = (calc.side, calc.upsert, calc.nets, isinstance(calc.partial, Aggregation))
-    return f"{expands}{columns} {_types(calc.output)} {_key(calc.key, names)} {order} {predicate} {replaced} {flags}"
+    way = f"{_key(calc.key, names)} {order}{arrival}"
+    return f"{expands}{columns} {_types(calc.output)} {way} {predicate} {replaced} {flags}"
 
 
 def _expand(expand: Expand, names: Mapping[str, str]) -> str:

@@ -235,7 +235,8 @@ class PhysicalOver:
 class PhysicalNormalize:
     """The exact changelog of an input that leaves out old rows; rows are those of `input.calc.output`.
 
-    `takes_back`: rows whose TTL is over go, and whoever comes after is told.
+    `takes_back`: rows whose TTL is over go, and whoever comes after is told. `arrivals`: a row that is written again
+    with equal values is retracted and inserted, as its arrival number is another one.
     """
 
     node: str
@@ -244,6 +245,7 @@ class PhysicalNormalize:
     reason: str
     calc: Calc
     takes_back: bool = False
+    arrivals: bool = False
     traits: Traits = Traits()
     fused: bool = False
 

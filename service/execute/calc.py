@@ -118,8 +118,9 @@ def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None =
         *(() if same else calc.columns),
         *calc.key.parts,
         *(each.expression for each in calc.sub_key),
+        *([] if calc.arrival is None else [calc.arrival]),
     )
-    values = Values(calc.expanded, expressions, rows.payload, nulls=calc.on_error == "null", known=known)
+    values = Values(calc.expanded, expressions, rows, nulls=calc.on_error == "null", known=known)
     payload = rows.payload if same else values.packed(calc.output, calc.columns)
     sub_key = _sub_key(calc.sub_key, values) if calc.sub_key else constant(b"", len(rows))
     key, null = _key(calc.key, values)
@@ -128,7 +129,8 @@ def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None =
         at = np.flatnonzero(null)
         hashes[at] = hash64((sub_key if calc.sub_key else payload).take(pa.array(at)))
         key = pc.if_else(pa.array(null), pa.scalar(None, pa.binary()), key)
-    changes = Changes(np.full(len(rows), calc.side, np.int8), rows.kind, hashes, key, sub_key, rows.seq, payload)
+    seq = rows.seq if calc.arrival is None else values.numbers(calc.arrival)
+    changes = Changes(np.full(len(rows), calc.side, np.int8), rows.kind, hashes, key, sub_key, seq, payload)
     if calc.key.drop_null and null.any():
         changes, update = changes.filter(~null), update[~null]
     if calc.nets:

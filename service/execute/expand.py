@@ -65,7 +65,7 @@ def _expanded(step: Expand, record: Record, rows: Rows, *, nulls: bool) -> Rows:
         rows = _apart(rows, passes(step.predicate, record, rows.payload, nulls=nulls))
     if not len(rows):
         return rows
-    values = Values(record, (step.array, *step.carried), rows.payload, nulls=nulls)
+    values = Values(record, (step.array, *step.carried), rows, nulls=nulls)
     elements = _Elements.of(values.of(step.array), inline=step.inline)
     of, place = _places(elements.counts, outer=step.outer)
     order, halves = _by_update(updates(rows), of, place)

@@ -140,8 +140,8 @@ def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
 def _normalize(node: physical.PhysicalNormalize, refreshes: bool) -> Operator:
     side = _side(node.input, node.state)
     if not node.takes_back:
-        return Normalize(side, refreshes)
-    return Expiry(side, only_comes=node.only_comes, refreshes=refreshes)
+        return Normalize(side, refreshes, node.arrivals)
+    return Expiry(side, only_comes=node.only_comes, refreshes=refreshes, arrivals=node.arrivals)
 
 
 def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:

@@ -11,9 +11,9 @@ from rowkind.avro import codec
 from rowkind.avro.codec import Decoded
 from rowkind.avro.defaults import nothing
 from rowkind.avro.schema import Field, Record
-from rowkind.operators.columns.changes import Mask
+from rowkind.operators.columns.changes import Int64s, Mask, Rows
 from rowkind.operators.columns.hashing import digest128
-from rowkind.service.calc import ROW_DIGEST
+from rowkind.service.calc import ARRIVAL, ROW_DIGEST
 from rowkind.service.execute.expressions import evaluate, truth
 from rowkind.service.expression import Expression
 
@@ -29,17 +29,17 @@ class Values:
         self,
         record: Record,
         expressions: Sequence[Expression],
-        payloads: pa.BinaryArray,
+        rows: Rows,
         *,
         nulls: bool,
         known: frozenset[str] | None = None,
     ) -> None:
         self._record = record
         self._known = known
-        self._count = len(payloads)
+        self._seq = rows.seq
         computed = [each for each in expressions if each.column is None and self._is_known(each)]
-        self._decoded = read(record, payloads) if expressions else None
-        self._computed = evaluate(computed, self._columns(computed), self._count, nulls=nulls) if computed else {}
+        self._decoded = read(record, rows.payload) if expressions else None
+        self._computed = evaluate(computed, self._columns(computed), len(rows), nulls=nulls) if computed else {}
 
     def packed(self, record: Record, expressions: Sequence[Expression]) -> pa.BinaryArray:
         """The expressions as rows under `record`."""
@@ -51,16 +51,21 @@ class Values:
 
     def of(self, expression: Expression) -> pa.Array:
         """The values of one expression."""
-        if expression.column is None:
-            return self._computed[expression]
-        assert self._decoded is not None, "an expression was not announced"
-        return self._decoded.column(expression.column)
+        return self._computed[expression] if expression.column is None else self._column(expression.column)
+
+    def numbers(self, expression: Expression) -> Int64s:
+        """The values of one expression of type BIGINT, 0 where it is NULL."""
+        values = self.of(expression)
+        numbers: Int64s = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
+        return numbers
 
     def _source(self, field: Field, expression: Expression) -> pa.Array | str | bytes:
         if not self._is_known(expression):
             return nothing(field.type)
         if expression.column == ROW_DIGEST:
             return self._digest()
+        if expression.column == ARRIVAL:
+            return pa.array(self._seq)
         return self._computed[expression] if expression.column is None else expression.column
 
     def _digest(self) -> pa.BinaryArray:
@@ -72,12 +77,17 @@ class Values:
         return self._known is None or self._known.issuperset(expression.columns)
 
     def _columns(self, expressions: Sequence[Expression]) -> dict[str, pa.Array]:
-        assert self._decoded is not None, "an expression was not announced"
         names = dict.fromkeys(name for expression in expressions for name in expression.columns)
-        return {name: self._decoded.column(name) for name in names}
+        return {name: self._column(name) for name in names}
+
+    def _column(self, name: str) -> pa.Array:
+        if name == ARRIVAL:
+            return pa.array(self._seq)
+        assert self._decoded is not None, "an expression was not announced"
+        return self._decoded.column(name)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._seq)
 
 
 def passes(predicate: Expression, record: Record, payloads: pa.BinaryArray, *, nulls: bool) -> Mask:

@@ -27,6 +27,8 @@ class Edge:
     the type that each is compared as, and whether NULL equals NULL in it. `sub_key` are columns, and how each sorts:
     descending, and with NULLs first. `refreshes`: whether the consumer or somebody further down has a TTL. `salt`: if
     the rows of one key are to be in several shards. `apart`: how many of the last parts of the key have no say in that.
+    `arrival` is the column with the arrival numbers of the rows, None for those that they have; `rewrites` says that a
+    row which is retracted and inserted again with equal values is not left out.
     """
 
     types: Mapping[str, Type]
@@ -41,6 +43,8 @@ class Edge:
     refreshes: bool = False
     salt: Salt | None = None
     apart: int = 0
+    arrival: str | None = None
+    rewrites: bool = False
 
     @property
     def decisive(self) -> tuple[tuple[exp.Expr, Type], ...]:
@@ -62,7 +66,8 @@ def calc(
     """The calc of a scan or operator whose filters, projections and expands reach up to `top`."""
     conditions, meanings = _merged(top, below)
     keys = tuple(substitute(part, meanings) for part, *_ in edge.key)
-    carried = [meanings[name] for name in (*edge.types, *(name for name, *_ in edge.sub_key))]
+    arrival = () if edge.arrival is None else (edge.arrival,)
+    carried = [meanings[name] for name in (*edge.types, *(name for name, *_ in edge.sub_key), *arrival)]
     expands, below = _expands(top, below, (*conditions, *keys, *carried))
     output = record_of(record, edge.types)
     parts = tuple(_key_part(part, below, type_, edge) for part, (_, type_, _) in zip(keys, edge.key, strict=True))
@@ -90,6 +95,7 @@ def calc(
         nets=nets,
         refreshes=edge.refreshes,
         expands=expands,
+        arrival=None if edge.arrival is None else compile_scalar(meanings[edge.arrival], below),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Field, Type
-from rowkind.service.calc import ROW_DIGEST
+from rowkind.service.calc import ARRIVAL, ROW_DIGEST
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalExpand,
@@ -31,7 +31,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar, resolved
-from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, INT, LOCAL, STRING, TIMESTAMP, family, with_null
+from rowkind.service.plan.scalar.types import BIGINT, BINARY, BOOLEAN, INT, LOCAL, STRING, TIMESTAMP, family, with_null
 from rowkind.service.plan.traits.null_rejection import rejects
 
 
@@ -41,7 +41,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
     match node:
         case LogicalScan():
             found = {node.name(column): node.source.declared.type(column) for column in node.source.declared.names}
-            return found | ({node.name(ROW_DIGEST): BINARY} if node.digested else {})
+            found |= {node.name(ROW_DIGEST): BINARY} if node.digested else {}
+            return found | ({node.name(ARRIVAL): BIGINT} if node.numbered else {})
         case LogicalFilter():
             below = columns(node.input)
             return below if _replaces(node.input) else _without_null(below, node.conjuncts)
@@ -70,6 +71,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return {name: below[name] for name in node.carried} | {each.name: each.type for each in node.calls}
         case LogicalOver():
             return kept(node.input) | {name: call.type for name, call in node.calls.items()}
+        case LogicalNormalize(arrival=str(name)):
+            return kept(node.input) | {name: BIGINT}
         case LogicalNormalize() | LogicalTemporalFilter():
             return kept(node.input)
         case LogicalUnion(inputs=()):

@@ -137,7 +137,8 @@ def _own(
             return _match(node)
         case PhysicalNormalize():
             expired = {"expired": "taken back"} if node.takes_back else {}
-            return {"state": _input(node.state), **expired}
+            arrivals = {"arrivals": "emitted"} if node.arrivals else {}
+            return {"state": _input(node.state), **expired, **arrivals}
         case PhysicalTemporalFilter():
             return {"begins": _time(node.begins), "ends": _time(node.ends), "clock": node.clock.name}
         case PhysicalStamp() | PhysicalUnion():
@@ -191,6 +192,7 @@ def _calc(calc: Calc) -> Fingerprint:
         "key": _key(calc.key),
         "sub-key": ", ".join(map(_order, calc.sub_key)) or "none",
         "side": str(calc.side),
+        **({"arrival": calc.arrival.text} if calc.arrival is not None else {}),
         **_functions(*calc.expressions),
         **({"on_error": calc.on_error} if calc.on_error != "fail" and _computes(calc) else {}),
     }

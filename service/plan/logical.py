@@ -26,7 +26,7 @@ from rowkind.service.time_match import TimeMatch
 class LogicalScan:
     """One use of a table under an alias. `used` are the columns somebody reads, all until they are pruned.
 
-    `digested` says that `ROW_DIGEST` comes with them.
+    `digested` says that `ROW_DIGEST` comes with them, `numbered` that `ARRIVAL` does.
     """
 
     path: str
@@ -34,6 +34,7 @@ class LogicalScan:
     used: tuple[str, ...]
     at: exp.Expr
     digested: bool = False
+    numbered: bool = False
 
     def name(self, column: str) -> str:
         """What a column of the table is called in the plan."""
@@ -69,6 +70,8 @@ class LogicalInput:
     `carried` are the columns that the operator's rows or its condition need; `sub_key` the columns of the sub-key. The
     rows of one key are dealt out to as many shards as `spread`, or each goes to as many as `copies`. `closing` is when
     its rows are let go of because of a time of their own, by columns of the plan. `remade`: the join below keeps them.
+    `arrival` is the column with the arrival numbers of its rows, None for those that the rows have; `ids` are columns
+    that are carried so that rows of different arrival are different rows (`passes.add_arrival_ids`).
     """
 
     input: LogicalNode
@@ -80,6 +83,8 @@ class LogicalInput:
     spread: int = 1
     copies: int = 1
     remade: bool = False
+    arrival: str | None = None
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -363,13 +368,15 @@ class LogicalMatch:
 class LogicalNormalize:
     """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why.
 
-    `takes_back`: rows whose TTL is over go, and whoever comes after is told.
+    `takes_back`: rows whose TTL is over go, and whoever comes after is told. `arrival` is the column with the arrival
+    number of each row, which is that of the change that wrote it last; None where no operator asks for it.
     """
 
     input: LogicalInput
     key: tuple[str, ...]
     reason: str
     takes_back: bool = False
+    arrival: str | None = None
 
 
 @dataclass(frozen=True)

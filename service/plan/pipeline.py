@@ -14,6 +14,7 @@ from rowkind.service import physical
 from rowkind.service.job.columns import as_written, declared
 from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, Refusal, span
+from rowkind.service.plan.passes.add_arrival_ids import add_arrival_ids
 from rowkind.service.plan.passes.aggregate_panes import aggregate_panes
 from rowkind.service.plan.passes.allow_late import allow_late
 from rowkind.service.plan.passes.check_functions import check_functions
@@ -50,7 +51,6 @@ from rowkind.service.plan.passes.spread_hot_keys import spread_hot_keys
 from rowkind.service.plan.passes.stamp_arrivals import stamp_arrivals
 from rowkind.service.plan.passes.stamp_rows import stamp_rows
 from rowkind.service.plan.passes.take_back_expired import take_back_expired
-from rowkind.service.plan.passes.tell_arrivals_apart import tell_arrivals_apart
 from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
 from rowkind.service.plan.passes.unite_columns import unite_columns
 from rowkind.service.plan.query import Query
@@ -78,9 +78,9 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     rewrite_ranks,
     split_distinct,
     extract_equal_keys,
-    tell_arrivals_apart,
     resolve_conflicts,
     take_back_expired,
+    add_arrival_ids,
     hold_pads,
     order_matches,
     stamp_arrivals,

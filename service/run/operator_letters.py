@@ -22,7 +22,7 @@ from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Changes, binary
 from rowkind.operators.partial_aggregate import PARTIAL, group_of_sums
 from rowkind.operators.rowtime import END
-from rowkind.service.calc import is_digest
+from rowkind.service.calc import is_internal
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
@@ -108,7 +108,7 @@ class LeftOutLetters:
         return binary(self._letter(row, reason) for kind, row, reason in told if WEIGHTS[kind] > 0)
 
     def _letter(self, row: Mapping[str, object], reason: str) -> bytes:
-        value = json.dumps({name: each for name, each in row.items() if not is_digest(name)}, default=str)
+        value = json.dumps({name: each for name, each in row.items() if not is_internal(name)}, default=str)
         name, error = self.node.node, ExpressionError.__name__
         return DeadLetter(name, stage=EXPRESSION, error=error, message=reason, value=value.encode()).to_bytes()
 
@@ -159,7 +159,7 @@ def _letters(
 
 
 def _letter(stage: str, source: PhysicalNode, row: Mapping[str, object], error: str, message: str) -> DeadLetter:
-    value = {_column(source, name): value for name, value in row.items() if not is_digest(name)}
+    value = {_column(source, name): value for name, value in row.items() if not is_internal(name)}
     return DeadLetter(
         table=source.source.table if isinstance(source, PhysicalScan) else _name(source),
         stage=stage,

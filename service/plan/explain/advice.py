@@ -148,7 +148,9 @@ def _on_normalize(normalize: PhysicalNormalize) -> Iterator[Advice]:
     if not isinstance(scan, PhysicalScan):
         return
     text = f"{normalize.node} keeps every row of {scan.source.table} besides, because {normalize.reason}."
-    if scan.source.debezium:
+    if scan.source.exact:
+        pass
+    elif scan.source.debezium:
         text += (
             f" If its database says what each row was before (REPLICA IDENTITY FULL, a full row image), say "
             f"`exact: true` of {scan.source.table}: then this is not needed."

@@ -290,6 +290,8 @@ def _of_rank(node: PhysicalRank) -> Iterator[Fact]:
 
 
 def _needed(node: PhysicalNormalize) -> str:
+    if isinstance(node.input, PhysicalScan) and node.input.source.exact:
+        return f"of {called(node.input)}, {node.reason}"
     replaces = node.state.layout == "one row per key"
     flaw = "may leave out old rows" if replaces else "may take back rows that it has not sent"
     return f"{called(node.input)} {flaw}, and {node.reason}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rowkind.operators.match_calls import MatchAggregate, Navigation
+from rowkind.service.calc import ARRIVAL
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -41,7 +42,8 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
     """The node, which need emit no more than `wanted`."""
     match node:
         case LogicalScan():
-            return replace(node, used=tuple(each for each in node.used if node.name(each) in wanted))
+            used = tuple(each for each in node.used if node.name(each) in wanted)
+            return replace(node, used=used, numbered=node.numbered and node.name(ARRIVAL) in wanted)
         case LogicalFilter():
             return replace(node, input=_prune(node.input, wanted.union(*map(reads, node.conjuncts))))
         case LogicalProject():
@@ -78,7 +80,8 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
         case LogicalMatch():
             return _match(node, wanted)
         case LogicalNormalize():
-            return replace(node, input=_side(node.input, wanted, [set(node.key)]))
+            arrival = node.arrival if node.arrival in wanted else None
+            return replace(node, input=_side(node.input, wanted, [set(node.key)]), arrival=arrival)
         case LogicalUnion():
             return replace(node, inputs=tuple(_prune(each, wanted) for each in node.inputs))
         case LogicalWindow():
@@ -150,5 +153,7 @@ def _closing(side: LogicalInput) -> set[str]:
 
 def _side(side: LogicalInput, needed: set[str], keys: Iterable[set[str]]) -> LogicalInput:
     """The side with what is carried through the operator; keys and sub-key are read where the side's rows come from."""
+    needed = needed.union(side.ids)
     carried = tuple(name for name in columns(side.input) if name in needed)
-    return replace(side, carried=carried, input=_prune(side.input, {*carried, *side.sub_key}.union(*keys)))
+    read = {*carried, *side.sub_key, *([] if side.arrival is None else [side.arrival])}
+    return replace(side, carried=carried, input=_prune(side.input, read.union(*keys)))

@@ -7,7 +7,8 @@ these with one that was. So where columns have been pruned, a digest of the whol
 (`calc.ROW_DIGEST`), and goes no further than that operator: whatever comes out of it is exact.
 
 The table is then read whole. It costs a digest and 17 bytes of state for each row, and is not done for a table that is
-said to be `exact`, where every retraction has its row and it does not matter which of two that look alike it takes.
+said to be `exact`, where every retraction has its row and it does not matter which of two that look alike it takes. It
+does matter where a Normalize keeps the arrival of each row.
 """
 
 from __future__ import annotations
@@ -46,14 +47,16 @@ def _visit(node: LogicalNode) -> LogicalNode:
     match node:
         case LogicalJoin() | LogicalLookup():
             return replace(node, left=_side(node.left), right=_side(node.right))
-        case LogicalRank() | LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter():
+        case LogicalNormalize():
+            return replace(node, input=_side(node.input, arrival=node.arrival is not None))
+        case LogicalRank() | LogicalSession() | LogicalOver() | LogicalTemporalFilter():
             return replace(node, input=_side(node.input))
     return node
 
 
-def _side(side: LogicalInput) -> LogicalInput:
+def _side(side: LogicalInput, *, arrival: bool = False) -> LogicalInput:
     scan = bare_scan(side.input)
-    if scan is None or scan.source.primary_key or not scan.source.strays:
+    if scan is None or scan.source.primary_key or not (scan.source.strays or arrival):
         return side
     if _carried(side.input, set(side.carried)).issuperset(map(scan.name, scan.source.declared.names)):
         return side

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from rowkind.service.calc import ARRIVAL
 from rowkind.service.clocks import Closing, ColumnTime
 from rowkind.service.plan.calls import LogicalCall, OrderColumn
 from rowkind.service.plan.columns import columns
@@ -51,7 +52,8 @@ def likeness(node: LogicalNode) -> Likeness:
     match node:
         case LogicalScan():
             declared = node.source.declared.names
-            return Likeness(f"scan {node.source.table}", {node.name(column): resolved(column) for column in declared})
+            named = {node.name(column): resolved(column) for column in (*declared, *([ARRIVAL] * node.numbered))}
+            return Likeness(f"scan {node.source.table}", named)
         case LogicalFilter():
             below = likeness(node.input)
             return Likeness(f"{below.text} if {_texts(node.conjuncts, below.columns)}", below.columns)
@@ -67,8 +69,10 @@ def likeness(node: LogicalNode) -> Likeness:
             return _rank(node)
         case LogicalNormalize():
             text, meanings = _side(node.input)
-            text = _digest(f"normalize {node.takes_back} {_named(node.key, meanings)} {text}")
-            return Likeness(text, _carried(meanings, node.input))
+            given = node.arrival is not None
+            text = _digest(f"normalize {node.takes_back} {given} {_named(node.key, meanings)} {text}")
+            arrival = {} if node.arrival is None else {node.arrival: resolved(ARRIVAL)}
+            return Likeness(text, {**_carried(meanings, node.input), **arrival})
         case _:
             return Likeness(f"node {id(node)}", {name: resolved(name) for name in columns(node)})
 
@@ -132,7 +136,8 @@ def _side(side: LogicalInput, prefix: str = "") -> tuple[str, Meanings]:
     """What comes to an operator and what is chosen for it, and what the columns mean that come to it."""
     below = likeness(side.input)
     meanings = {name: resolved(f"{prefix}{meant(each)}") for name, each in below.columns.items()}
-    chosen = (side.layout, _named(side.sub_key, meanings), side.ttl_ms, side.spread, side.copies)
+    arrival = None if side.arrival is None else meant(meanings[side.arrival])
+    chosen = (side.layout, _named(side.sub_key, meanings), side.ttl_ms, side.spread, side.copies, arrival)
     return f"{below.text} {chosen} {_closing(side.closing, meanings)}", meanings
 
 

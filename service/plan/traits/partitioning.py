@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.service.calc import is_digest
+from rowkind.service.calc import is_internal
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -97,7 +97,7 @@ def aggregate_key(node: LogicalAggregate) -> tuple[str, ...]:
 def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
     """What a Normalize is partitioned by: the primary key, or as much of the row as can be part of a key."""
     below = columns(node.input.input)
-    return node.key or tuple(name for name in node.input.carried if below[name].orderable and not is_digest(name))
+    return node.key or tuple(name for name in node.input.carried if below[name].orderable and not is_internal(name))
 
 
 def temporal_key(node: LogicalTemporalFilter | LogicalStamp) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def temporal_key(node: LogicalTemporalFilter | LogicalStamp) -> tuple[str, ...]:
     parts = partitioning(node.input.input)
     if parts is not None:
         return tuple(min(part.columns) for part in parts if part.columns)
-    return tuple(name for name, type_ in below.items() if type_.orderable and not is_digest(name))
+    return tuple(name for name, type_ in below.items() if type_.orderable and not is_internal(name))
 
 
 def already_partitioned(node: LogicalNode, key: Sequence[tuple[exp.Expr, Type]]) -> bool:

@@ -22,7 +22,8 @@ def aggregate(
     """The physical node of an aggregate; its calc leads to where `edge` says."""
     side, below = aggregate.input, columns(aggregate.input.input)
     key = tuple((resolved(name), below[name], True) for name in aggregate.group)
-    to = Edge(types=carried(side), key=key, refreshes=refreshes(side, edge), apart=aggregate.apart)
+    again = refreshes(side, edge)
+    to = Edge(types=carried(side), key=key, refreshes=again, apart=aggregate.apart, arrival=side.arrival)
     node = nodes.input(side, to)
     output = record_of("Row", columns(aggregate))
     calls = tuple(_call(name, call) for name, call in aggregate.calls.items())

@@ -44,6 +44,7 @@ def _side(nodes: Nodes, lookup: LogicalLookup, side: LogicalInput, number: int, 
         needs_before=needs_before,
         # What a left row has met is not revised, and so not by a row that is written again.
         refreshes=side.ttl_ms is not None if by_key else refreshes(side, above),
+        arrival=side.arrival,
     )
     return nodes.input(side, edge)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from rowkind.service import physical
+from rowkind.service.calc import ARRIVAL
 from rowkind.service.plan.calcs import Edge
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalNode, LogicalNormalize
 from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.scalar.types import BIGINT
 from rowkind.service.plan.traits.partitioning import normalize_key
 from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, named, refreshes, shown, traits
 
@@ -22,15 +24,18 @@ def normalize(
         key=tuple((resolved(name), below[name], True) for name in key),
         needs_before=normalize.takes_back and not normalize.key,
         refreshes=refreshes(side, edge),
+        rewrites=normalize.arrival is not None,
     )
     node = nodes.input(side, given)
     schema = node.calc.output
+    emitted = {**named(schema), **({} if normalize.arrival is None else {normalize.arrival: (ARRIVAL, BIGINT)})}
     return physical.PhysicalNormalize(
         node=nodes.name("expiry" if normalize.takes_back else "normalize", normalize),
         input=node,
         state=input_state(side),
         reason=normalize.reason,
-        calc=nodes.calc(top, edge, schema, named(schema), record),
+        calc=nodes.calc(top, edge, schema, emitted, record),
         takes_back=normalize.takes_back,
+        arrivals=normalize.arrival is not None,
         traits=traits(top, shown(map(resolved, key)), edge.needs_before),
     )

@@ -20,6 +20,7 @@ def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: 
         key=tuple((resolved(name), below[name], True) for name in over.partition),
         sub_key=tuple((each.column, each.descending, each.nulls_first) for each in over.order if each.column),
         refreshes=refreshes(side, edge),
+        arrival=side.arrival,
     )
     node = nodes.input(side, given)
     schema = node.calc.output.concat(record_of("Row", {name: call.type for name, call in over.calls.items()}))

@@ -33,6 +33,7 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
         key=tuple((resolved(name), below[name], True) for name in rank.partition),
         sub_key=tuple((each.column, each.descending, each.nulls_first) for each in rank.order if each.column),
         refreshes=refreshes(side, edge),
+        arrival=side.arrival,
         salt=salt(side),
     )
     node = nodes.input(side, given)

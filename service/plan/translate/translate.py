@@ -13,7 +13,7 @@ from typing import Any
 
 from rowkind.avro.schema import Record
 from rowkind.service import physical
-from rowkind.service.calc import ROW_DIGEST, Calc, OnError
+from rowkind.service.calc import ARRIVAL, ROW_DIGEST, Calc, OnError
 from rowkind.service.plan.calcs import Edge, calc, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
@@ -38,7 +38,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import Columns, resolved
-from rowkind.service.plan.scalar.types import BINARY
+from rowkind.service.plan.scalar.types import BIGINT, BINARY
 from rowkind.service.plan.traits.changelog_modes import bare_scan, base
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.partitioning import already_partitioned, partitioning, together
@@ -166,6 +166,7 @@ class _Translator:
         input_ = source.declared.select(scan.used)
         below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
         below |= {scan.name(ROW_DIGEST): (ROW_DIGEST, BINARY)} if scan.digested else {}
+        below |= {scan.name(ARRIVAL): (ARRIVAL, BIGINT)} if scan.numbered else {}
         needs_before = edge.needs_before if source.exact else not source.replaces
         empty = is_empty(top)
         return physical.PhysicalScan(
@@ -179,7 +180,7 @@ class _Translator:
                 record,
                 replaced_by=source.primary_key if source.replaces and not source.exact and not empty else (),
                 upsert=source.mode == "upsert" and not empty,
-                nets=not (source.ordered and bare),
+                nets=not (bare and (source.ordered or edge.rewrites)),
             ),
             alias=scan.path,
             traits=traits(top, (), needs_before),

@@ -1,0 +1,320 @@
+"""Add the columns by which operators that go by arrival order equal rows the same way for every cut of the input.
+
+    SELECT k, FIRST(id), LAST(id) FROM t GROUP BY k          over an upsert table
+
+ROW_NUMBER, LIMIT, OVER, FIRST, LAST, `ORDER BY PROCTIME()`, `on_conflict` and ASOF JOIN go by the arrival of rows where
+nothing else decides. The rule:
+
+- A row of a table arrives with the record that wrote it last: each `+I` and each `+U` is a new arrival, even if no
+  value that the query reads has changed. A `-U`/`+U` pair therefore moves its row to the end.
+- A row of a join arrives with the later of its two rows. A row of a semi join, a rank, a lookup or a session arrives
+  with the (left) row that it was made of; so does each element of an array.
+- A row of an aggregate has no arrival. Such rows are ordered by the columns of their group.
+
+An operator numbers its changes by arrival anyway, but a write that changes no value never reaches it: the Normalize of
+a table drops it in one batch, and keeps its number in another. So the number becomes a column of the row, from the scan
+or the Normalize on (`LogicalNormalize.arrival`): then each write is a change of the row for every operator in between.
+Where rows are never written again, since they come from append tables alone, the plan stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from rowkind.operators.aggregate_function import ARRIVALS
+from rowkind.service.calc import ARRIVAL
+from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalExpand,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalLookup,
+    LogicalMatch,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalOver,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalSession,
+    LogicalStamp,
+    LogicalTemporalFilter,
+    LogicalUnion,
+    LogicalWindow,
+)
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.traits.changelog_modes import bare_scan, produced
+from rowkind.service.plan.traits.emptiness import is_empty
+from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
+from rowkind.service.plan.tree import bottom_up
+
+_PEERS = frozenset({"count", "sum", "avg", "min", "max", "bool_and", "bool_or", "rank", "dense_rank"})
+"""Functions over a window whose results are the same for equal rows, if their frame is one of values."""
+
+
+@dataclass(frozen=True)
+class _Arriving:
+    """A node with the columns that its rows are ordered by where nothing else decides.
+
+    `numbers` are arrival numbers of the tables that it is made of, `others` columns that identify rows without any.
+    """
+
+    node: LogicalNode
+    numbers: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All of these columns."""
+        return (*self.numbers, *self.others)
+
+    def over(self, node: LogicalNode) -> _Arriving:
+        """The same columns of a node above."""
+        return replace(self, node=node)
+
+
+def add_arrival_ids(query: Query) -> Query:
+    """The query with an arrival number in the rows of each input whose order of arrival counts and may change."""
+    expiring = query.job.ttl is not None or bool(query.ttl_hints)
+
+    def visit(node: LogicalNode) -> LogicalNode:
+        match node:
+            case LogicalAggregate() if any(call.function in ARRIVALS for call in node.calls.values()):
+                return _told_apart(node, expiring=expiring)
+            case LogicalRank() if _numbers_rows(node) and not _decided(node.input.input, node.partition, node.order):
+                return replace(node, input=_side(node.input, expiring=expiring))
+            case LogicalOver() if _picks(node) and not _decided(node.input.input, node.partition, node.order):
+                return replace(node, input=_side(node.input, expiring=expiring))
+            case LogicalLookup(match=match) if match is not None and not match.versions:
+                return replace(node, right=_side(node.right, expiring=expiring))
+        return node
+
+    return replace(query, root=bottom_up(query.root, visit))
+
+
+def _told_apart(node: LogicalAggregate, *, expiring: bool) -> LogicalAggregate:
+    """FIRST and LAST with what identifies a row among their arguments: a retraction finds the arrival of its row by it.
+
+    By the value alone the oldest of equal values would be retracted, whichever row it belongs to.
+    """
+    if produced(node.input.input) == "append":
+        return node
+    side = _side(node.input, expiring=expiring)
+    ids = side.ids or _identity(side.input)
+    calls = {
+        name: replace(call, arguments=tuple(dict.fromkeys((*call.arguments, *ids))))
+        if call.function in ARRIVALS
+        else call
+        for name, call in node.calls.items()
+    }
+    return replace(node, input=replace(side, ids=()), calls=calls)
+
+
+def _identity(node: LogicalNode) -> tuple[str, ...]:
+    keys = in_order(unique_keys(node), node)
+    return keys[0] if keys else tuple(columns(node))
+
+
+def _numbers_rows(node: LogicalRank) -> bool:
+    """Whether a rank gives equal rows different numbers."""
+    return "row_number" in (node.ranking.function, *node.numbers.values(), *node.asked.values())
+
+
+def _picks(node: LogicalOver) -> bool:
+    """Whether any call depends on the order of equal rows."""
+    return any(call.function not in _PEERS or call.frame.kind == "rows" for call in node.calls.values())
+
+
+def _decided(node: LogicalNode, partition: Iterable[str], order: Iterable[OrderColumn]) -> bool:
+    """Whether no two rows of a partition are equal in their order."""
+    known = {*partition, *(each.column for each in order)}
+    return any(key <= known for key in unique_keys(node))
+
+
+def _side(side: LogicalInput, *, expiring: bool) -> LogicalInput:
+    """The input with its arrival numbers, unless its rows keep those that they have."""
+    if _arrives_once(side.input):
+        return side
+    if (scan := bare_scan(side.input)) is not None and scan.source.exact and scan.source.primary_key:
+        # Its retractions bring whole rows, so the operator finds each by the primary key, and sees every write.
+        keyed = _with_columns(side.input, tuple(map(scan.name, scan.source.primary_key)))
+        return replace(side, input=keyed.node, ids=keyed.others)
+    found = _numbered(side.input, expiring=expiring)
+    if not found.ids:
+        return side
+    if len(found.numbers) == 1:
+        return replace(side, input=found.node, arrival=found.numbers[0], ids=found.ids)
+    name = f"{found.ids[0].rpartition('.')[0]}.{ARRIVAL}s"
+    # The columns that decide come first, so that they also decide where rows are compared as they are packed.
+    outputs: dict[str, exp.Expr] = {each: resolved(each) for each in (*found.ids, *columns(found.node))}
+    return replace(
+        side,
+        input=LogicalProject(found.node, {**outputs, name: _number(found)}),
+        arrival=name,
+        ids=found.ids,
+    )
+
+
+def _number(found: _Arriving) -> exp.Expr:
+    """The arrival number of a row: the latest of its parts, or what stands for it where rows have none.
+
+    Of a group that is a whole number or a time, it is that, so that groups are in its order.
+    """
+    if found.numbers:
+        first, *others = map(resolved, found.numbers)
+        return exp.Anonymous(this="GREATEST", expressions=[first, *others]) if others else first
+    type_, group = columns(found.node)[found.others[0]], resolved(found.others[0])
+    match types.family(type_):
+        case "integer":
+            return exp.Cast(this=group, to=exp.DataType.build("BIGINT"))
+        case "timestamp":
+            return exp.Anonymous(this="UNIX_MICROS", expressions=[group])
+        case "date":
+            return exp.Anonymous(this="UNIX_DATE", expressions=[group])
+        case _:
+            return exp.Cast(this=exp.Literal.number(0), to=exp.DataType.build("BIGINT"))
+
+
+def _arrives_once(node: LogicalNode) -> bool:
+    """Whether each row is inserted once, with the number of the record that it came with, and never retracted."""
+    match node:
+        case LogicalScan():
+            return node.source.mode == "append"
+        case LogicalAggregate():
+            return False
+        case LogicalLookup(match=None):
+            return _arrives_once(node.left.input)
+        case LogicalJoin() | LogicalLookup():
+            return produced(node) == "append" and all(_arrives_once(each.input) for each in node.sides)
+        case LogicalUnion():
+            return all(map(_arrives_once, node.inputs))
+        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
+            return _arrives_once(node.input)
+        case LogicalMatch():
+            return True
+        case _:
+            return produced(node) == "append" and _arrives_once(node.input.input)
+
+
+def _numbered(node: LogicalNode, *, expiring: bool) -> _Arriving:
+    """The node with the arrival numbers of its rows among its columns."""
+
+    def below(node: LogicalNode) -> _Arriving:
+        return _numbered(node, expiring=expiring)
+
+    match node:
+        case LogicalProject():
+            return _projected(node, below(node.input))
+        case LogicalFilter() | LogicalScan() if isinstance(scan := _filtered(node), LogicalScan):
+            return _of_table(node, scan, expiring=expiring)
+        case LogicalFilter() | LogicalExpand() | LogicalWindow():
+            found = below(node.input)
+            return found.over(replace(node, input=found.node))
+        case LogicalNormalize() if isinstance(scan := _filtered(node.input.input), LogicalScan):
+            name = scan.name(ARRIVAL)
+            return _Arriving(replace(node, arrival=name), (name,))
+        case LogicalJoin() | LogicalLookup():
+            return _of_pairs(node, below(node.left.input), below(node.right.input))
+        case LogicalAggregate():
+            return _Arriving(node, others=node.group)
+        case LogicalUnion():
+            return _of_union(node, [below(each) for each in node.inputs])
+        case LogicalMatch() | LogicalScan():
+            return _Arriving(node)
+        case (
+            LogicalRank()
+            | LogicalSession()
+            | LogicalOver()
+            | LogicalNormalize()
+            | LogicalTemporalFilter()
+            | LogicalStamp()
+        ):
+            found = below(node.input.input)
+            return found.over(replace(node, input=replace(node.input, input=found.node)))
+
+
+def _projected(node: LogicalProject, below: _Arriving) -> _Arriving:
+    """The columns under the names that the projection has for them already, or else under their own."""
+    names: dict[str, str] = {}
+    for name, output in node.outputs.items():
+        if isinstance(bare := output.unnest(), exp.Column):
+            names.setdefault(bare.name, name)
+    missing = {name: resolved(name) for name in below.ids if name not in names}
+    above = replace(node, input=below.node, outputs={**missing, **node.outputs})
+    numbers, others = (tuple(names.get(name, name) for name in part) for part in (below.numbers, below.others))
+    return _Arriving(above, numbers, others)
+
+
+def _filtered(node: LogicalNode) -> LogicalNode:
+    """What lies below filters."""
+    while isinstance(node, LogicalFilter):
+        node = node.input
+    return node
+
+
+def _of_table(node: LogicalNode, scan: LogicalScan, *, expiring: bool) -> _Arriving:
+    """The rows of a table, maybe filtered, with their arrival numbers."""
+    name = scan.name(ARRIVAL)
+    if is_empty(node):
+        return _Arriving(node)
+    if scan.source.mode == "append":
+        return _Arriving(_numbered_scan(node), (name,))
+    if scan.source.exact and (expiring or scan.source.ttl_ms is not None):
+        # A row that has expired may still be retracted from what was made of it, by its own retraction alone.
+        return _with_columns(node, tuple(map(scan.name, scan.source.primary_key)))
+    keys = in_order(unique_keys(node), node)
+    reason = "rows that are equal in their order go by the arrival of the record that wrote them last"
+    return _Arriving(LogicalNormalize(LogicalInput(node), keys[0] if keys else (), reason, arrival=name), (name,))
+
+
+def _numbered_scan(node: LogicalNode) -> LogicalNode:
+    match node:
+        case LogicalFilter():
+            return replace(node, input=_numbered_scan(node.input))
+        case LogicalScan():
+            return replace(node, numbered=True)
+        case _:
+            raise AssertionError("nothing but filters lies above a scan here")
+
+
+def _with_columns(node: LogicalNode, names: tuple[str, ...]) -> _Arriving:
+    """The node with these columns of the scan below it among its own."""
+    match node:
+        case LogicalProject():
+            return _projected(node, _with_columns(node.input, names))
+        case LogicalFilter():
+            return _Arriving(replace(node, input=_with_columns(node.input, names).node), others=names)
+        case _:
+            return _Arriving(node, others=names)
+
+
+def _of_pairs(node: LogicalJoin | LogicalLookup, left: _Arriving, right: _Arriving) -> _Arriving:
+    keeps_left = isinstance(node, LogicalLookup) or node.keeps_left
+    if keeps_left:
+        return left.over(replace(node, left=replace(node.left, input=left.node)))
+    both = replace(node, left=replace(node.left, input=left.node), right=replace(node.right, input=right.node))
+    return _Arriving(both, left.numbers + right.numbers, left.others + right.others)
+
+
+def _of_union(node: LogicalUnion, branches: list[_Arriving]) -> _Arriving:
+    """One column for the numbers of all branches, NULL for rows without any."""
+    names = [each.numbers[0] for each in branches if each.numbers]
+    if not names:
+        return _Arriving(node)
+    name = f"{names[0]}+"
+    inputs = tuple(LogicalProject(each.node, _one_number(each, name, columns(node))) for each in branches)
+    return _Arriving(replace(node, inputs=inputs), (name,))
+
+
+def _one_number(branch: _Arriving, name: str, below: Mapping[str, object]) -> dict[str, exp.Expr]:
+    null = exp.Cast(this=exp.Null(), to=exp.DataType.build("BIGINT"))
+    number = _number(branch) if branch.numbers else null
+    return {name: number, **{each: resolved(each) for each in below}}
