@@ -50,6 +50,7 @@ PLANS = (
     "order_one_stage",
     "order_without_cross",
     "over_final",
+    "over_running",
     "over_two_orders",
     "rank_append",
     "rank_dense_offset",

@@ -16,11 +16,17 @@ INSERT, DELETE, AFTER = RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_AFTER
 class Running:
     """Normalize of rows (id, key, value) with the id as primary key, batch after batch."""
 
-    def __init__(self, *, ttl_ms: int | None = None) -> None:
-        self.operator = Normalize(Side("one row per key", ttl_ms, by_seq=True))
+    def __init__(self, *, ttl_ms: int | None = None, arrivals: bool = False) -> None:
+        self.operator = Normalize(Side("one row per key", ttl_ms, by_seq=True), arrivals=arrivals)
         self.stores = {"rows": MemoryStore()}
         self.seq = 0
         self.output: Output | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        """The arrival numbers of what the last batch emitted, retractions first."""
+        assert self.output is not None
+        return list(self.output.rows.seq.tolist())
 
     def batch(self, *steps: tuple[RowKind, Row], now: int = 0) -> list[tuple[str, Row]]:
         """What a batch of changes emits, sorted: symbol and row."""
@@ -73,3 +79,27 @@ def test_an_expired_row_is_not_taken_back_and_a_refreshed_one_lives_longer() -> 
     assert upserts.batch((AFTER, OLD), now=9) == []
     assert upserts.batch((AFTER, NEW), now=18) == [("+", NEW), ("-", OLD)]
     assert upserts.batch((AFTER, OLD), now=28) == [("+", OLD)]
+
+
+def test_with_arrivals_each_write_replaces_the_row() -> None:
+    """A row that is written again with equal values leaves with its old number and comes back with its new one."""
+    upserts = Running(arrivals=True)
+    assert upserts.batch((AFTER, OLD), (AFTER, OLD)) == [("+", OLD)]
+    assert upserts.numbers == [2]
+    assert upserts.batch((AFTER, OLD)) == [("+", OLD), ("-", OLD)]
+    assert upserts.numbers == [2, 3]
+    assert upserts.batch((DELETE, TOMBSTONE), (AFTER, OLD)) == [("+", OLD), ("-", OLD)]
+    assert upserts.numbers == [3, 5]
+
+
+def test_with_arrivals_equal_rows_without_a_key_are_retracted_oldest_first() -> None:
+    """Each of them keeps its own number, in whichever batches they come and go."""
+    rows = Running()
+    rows.operator = Normalize(Side("multiset", by_seq=True), arrivals=True)
+    assert rows.batch((INSERT, OLD), (INSERT, OLD)) == [("+", OLD), ("+", OLD)]
+    assert rows.batch((INSERT, OLD), (DELETE, OLD)) == [("+", OLD), ("-", OLD)]
+    assert rows.numbers == [1, 3]
+    rows.batch((DELETE, OLD))
+    assert rows.numbers == [2]
+    rows.batch((DELETE, OLD))
+    assert rows.numbers == [3]
