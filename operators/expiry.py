@@ -68,7 +68,7 @@ class Expiry:
 
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
-        agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now)
+        agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now, arrivals=self.arrivals)
         due, until = self._due(agenda, now)
         agenda.append(-due)
         if self.only_comes:

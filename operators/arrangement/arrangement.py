@@ -107,8 +107,8 @@ class Arrangement:
     Lookups see the state before the batch; `append` takes what the batch adds; `finish` writes it and merges. A row is
     invisible from written_at + `ttl_ms` on. Where `latest_first`, the rows of a place are kept latest first, so that
     they can be read in that order; not so in layout *last write*. In layout *ordered* equal rows are counted where
-    `by_number`: only how many of them there are matters, and not when they came. In layout *multiset* they always are,
-    except with `arrivals`. Raises `StateLost` where an unexpired segment is missing from the store.
+    `by_number`: only how many of them there are matters, and not when they came. In layouts *multiset* and *timed*
+    they always are, except with `arrivals`. Raises `StateLost` where an unexpired segment is missing from the store.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Arrangement:
         until: RowTime | None = None,
     ) -> None:
         self.layout = layout
-        by_number = by_number or layout == "timed" or (layout == "multiset" and not arrivals)
+        by_number = by_number or (layout in ("multiset", "timed") and not arrivals)
         self._summed = counted if by_number and ttl_ms is None else consolidate
         self._replaces = layout == "last write"
         self._latest_first = latest_first and not self._replaces
