@@ -35,7 +35,7 @@ from rowkind.service.physical import (
     PhysicalTemporalFilter,
     Traits,
 )
-from rowkind.service.physical_tree import clock, fused, inputs, level, remade_inputs, without_unions
+from rowkind.service.physical_tree import clock, fused, inputs, level, remade_inputs, times_deletes, without_unions
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,14 @@ class Exit:
 
 @dataclass(frozen=True)
 class GraphScan:
-    """A table that is read, and everybody who reads it; `scan.calc.input` has all columns that somebody reads."""
+    """A table that is read, and everybody who reads it; `scan.calc.input` has all columns that somebody reads.
+
+    `times_deletes`: some reader wants to know when rows are deleted whose deletes bring their key alone.
+    """
 
     scan: PhysicalScan
     exits: tuple[Exit, ...]
+    times_deletes: bool = False
 
 
 @dataclass(frozen=True)
@@ -239,8 +243,12 @@ class _Building:
                 exits.setdefault(edge.origin, []).append(edge.to_sink(sink, place, levels + 1))
         clocks = (clock(each.node) for each in self._operators)
         timed = {table for each in clocks if each is not None for table, _ in each.tables}
+        deletes = {edge.origin for each in self._operators if times_deletes(each.node) for edge in each.inputs[1:]}
         return Graph(
-            scans=tuple(_scan(scans, exits[table], timed) for table, scans in self._scans.items()),
+            scans=tuple(
+                replace(_scan(scans, exits[table], timed), times_deletes=table in deletes)
+                for table, scans in self._scans.items()
+            ),
             operators=tuple(
                 GraphOperator(
                     each.node,
