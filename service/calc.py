@@ -46,7 +46,8 @@ class Calc:
     `expands` come first, each over the rows of the one before; all else is over what comes out of the last.
     `replaced_by` are the columns of the input by which its rows replace each other without being taken back; empty
     where they do not. No predicate may swallow such a row: it still ends the one before. `upsert` says that deletes
-    bring these columns only. Of what is known by its key alone, nothing else is computed.
+    bring these columns only. Of what is known by its key alone, nothing else is computed, but for `delete_time`: the
+    column of the input in which such a delete gets a time, if the consumer asks for it.
     `nets` says that the input has no `-U`-less updates, so that equal +1 and -1 of one batch cancel here.
     `partial` is what each task does to the rows before they are shuffled, where they are to be added up by group, or
     all but a few could not reach the range of a rank.
@@ -65,6 +66,7 @@ class Calc:
     side: int = 0
     replaced_by: tuple[str, ...] = ()
     upsert: bool = False
+    delete_time: str | None = None
     nets: bool = False
     partial: Aggregation | Contest | None = None
     refreshes: bool = False

@@ -35,7 +35,7 @@ from rowkind.service.physical import (
     PhysicalTemporalFilter,
     Traits,
 )
-from rowkind.service.physical_tree import clock, fused, inputs, level, remade_inputs, times_deletes, without_unions
+from rowkind.service.physical_tree import clock, fused, inputs, level, remade_inputs, without_unions
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,15 @@ class Exit:
 
 @dataclass(frozen=True)
 class GraphScan:
-    """A table that is read, and everybody who reads it; `scan.calc.input` has all columns that somebody reads.
-
-    `times_deletes`: some reader wants to know when rows are deleted whose deletes bring their key alone.
-    """
+    """A table that is read, and everybody who reads it; `scan.calc.input` has all columns that somebody reads."""
 
     scan: PhysicalScan
     exits: tuple[Exit, ...]
-    times_deletes: bool = False
+
+    @property
+    def delete_time(self) -> str | None:
+        """The column in which deletes by key are to have a time; None if no reader asks for it."""
+        return next((each.calc.delete_time for each in self.exits if each.calc.delete_time is not None), None)
 
 
 @dataclass(frozen=True)
@@ -243,12 +244,8 @@ class _Building:
                 exits.setdefault(edge.origin, []).append(edge.to_sink(sink, place, levels + 1))
         clocks = (clock(each.node) for each in self._operators)
         timed = {table for each in clocks if each is not None for table, _ in each.tables}
-        deletes = {edge.origin for each in self._operators if times_deletes(each.node) for edge in each.inputs[1:]}
         return Graph(
-            scans=tuple(
-                replace(_scan(scans, exits[table], timed), times_deletes=table in deletes)
-                for table, scans in self._scans.items()
-            ),
+            scans=tuple(_scan(scans, exits[table], timed) for table, scans in self._scans.items()),
             operators=tuple(
                 GraphOperator(
                     each.node,

@@ -91,15 +91,6 @@ def clock(node: PhysicalOperator) -> Clock | None:
     return next((closing.clock for closing in closings(node) if closing is not None), None)
 
 
-def times_deletes(node: PhysicalOperator) -> bool:
-    """Whether deletes by key get a time on their way to an operator: those of versions that a watermark passes."""
-    if not (isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions):
-        return False
-    by_key = isinstance(node.right, PhysicalScan) and node.right.source.mode == "upsert"
-    closing = node.left_input.closing
-    return by_key and closing is not None and closing.kept is not None
-
-
 def walk(node: PhysicalSink | PhysicalNode) -> Iterator[PhysicalSink | PhysicalNode]:
     """The node and everything below it, inputs first, left before right."""
     for below in inputs(node):

@@ -23,7 +23,6 @@ from rowkind.service.execute.column_times import in_us
 from rowkind.service.execute.watermarks import Watermarks
 from rowkind.service.graph import GraphScan
 from rowkind.service.physical import PhysicalLookup, PhysicalOperator, PhysicalScan
-from rowkind.service.physical_tree import times_deletes
 from rowkind.service.source_table import Watermark
 
 _DAY_US = 86_400_000_000
@@ -34,12 +33,11 @@ _YEAR_1_US = -62_135_596_800_000_000
 
 def with_delete_times(scan: GraphScan, rows: Rows, known: Mapping[int, int | None]) -> Rows:
     """The rows of a scan, and its deletes with a time where somebody wants to know it; `known` are earlier marks."""
-    watermark, gone = scan.scan.source.watermark, rows.kind == RowKind.DELETE
-    if not scan.times_deletes or watermark is None or watermark.time.column is None or not gone.any():
+    watermark, column, record = scan.scan.source.watermark, scan.delete_time, scan.scan.calc.input
+    at = np.flatnonzero(rows.kind == RowKind.DELETE)
+    if column is None or watermark is None or not len(at):
         return rows
-    record, column = scan.scan.calc.input, watermark.time.column
     reached = _marks(watermark, codec.read(record, rows.payload).column(column), rows, known)
-    at = np.flatnonzero(gone)
     return replace(rows, payload=_timed(record, column, rows.payload, at, reached[at]))
 
 
@@ -52,7 +50,9 @@ class DeleteTimes:
     @classmethod
     def of(cls, node: PhysicalOperator) -> DeleteTimes | None:
         """That of an operator; None of one that has no such deletes."""
-        return cls(node) if isinstance(node, PhysicalLookup) and times_deletes(node) else None
+        if not isinstance(node, PhysicalLookup) or not isinstance(node.right, PhysicalScan):
+            return None
+        return None if node.right.calc.delete_time is None else cls(node)
 
     def __call__(self, changes: Changes, before: Watermarks) -> Changes:
         """The changes with these times."""

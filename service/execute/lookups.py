@@ -18,7 +18,6 @@ from rowkind.operators.nearest import NOWHERE
 from rowkind.operators.versions import Deletes
 from rowkind.service.execute.column_times import in_us, until
 from rowkind.service.physical import PhysicalLookup, PhysicalScan
-from rowkind.service.physical_tree import times_deletes
 from rowkind.service.time_match import Comparison, TimeMatch
 
 
@@ -76,7 +75,7 @@ def _deletes(node: PhysicalLookup) -> Deletes:
     """What the deletes of the versions of a lookup bring."""
     if not (isinstance(node.right, PhysicalScan) and node.right.source.mode == "upsert"):
         return "with rows"
-    return "by key, timed" if times_deletes(node) else "by key"
+    return "by key, timed" if node.right.calc.delete_time is not None else "by key"
 
 
 def by_arrival(node: PhysicalLookup, left: Side, right: Side, refreshes: bool) -> LookupJoin:

@@ -27,6 +27,7 @@ class Edge:
     the type that each is compared as, and whether NULL equals NULL in it. `sub_key` are columns, and how each sorts:
     descending, and with NULLs first. `refreshes`: whether the consumer or somebody further down has a TTL. `salt`: if
     the rows of one key are to be in several shards. `apart`: how many of the last parts of the key have no say in that.
+    `times_deletes`: deletes by key are to have a time.
     """
 
     types: Mapping[str, Type]
@@ -41,6 +42,7 @@ class Edge:
     refreshes: bool = False
     salt: Salt | None = None
     apart: int = 0
+    times_deletes: bool = False
 
     @property
     def decisive(self) -> tuple[tuple[exp.Expr, Type], ...]:
@@ -57,6 +59,7 @@ def calc(
     *,
     replaced_by: tuple[str, ...] = (),
     upsert: bool = False,
+    delete_time: str | None = None,
     nets: bool = True,
 ) -> Calc:
     """The calc of a scan or operator whose filters, projections and expands reach up to `top`."""
@@ -87,6 +90,7 @@ def calc(
         side=edge.side,
         replaced_by=replaced_by,
         upsert=upsert,
+        delete_time=delete_time,
         nets=nets,
         refreshes=edge.refreshes,
         expands=expands,
