@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rowkind.avro.schema import Record
+from rowkind.operators.field_roles import ASIDE, COLUMN
 from rowkind.operators.ranking import Ranking
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.expression import Expand, Expression
@@ -36,7 +37,7 @@ class Contest:
     """
 
     ranking: Ranking
-    identity: tuple[str, ...] = ()
+    identity: tuple[str, ...] = field(default=(), metadata=COLUMN)
 
 
 @dataclass(frozen=True)
@@ -57,19 +58,19 @@ class Calc:
     expression is NULL there if it may be.
     """
 
-    input: Record
+    input: Record = field(metadata=ASIDE)
     output: Record
     columns: tuple[Expression, ...]
     key: Key = field(default_factory=Key)
     sub_key: tuple[SubKeyPart, ...] = ()
     predicate: Expression | None = None
     side: int = 0
-    replaced_by: tuple[str, ...] = ()
+    replaced_by: tuple[str, ...] = field(default=(), metadata=COLUMN)
     upsert: bool = False
-    delete_time: str | None = None
+    delete_time: str | None = field(default=None, metadata=COLUMN)
     nets: bool = False
     partial: Aggregation | Contest | None = None
-    refreshes: bool = False
+    refreshes: bool = field(default=False, metadata=ASIDE)
     on_error: OnError = "fail"
     expands: tuple[Expand, ...] = ()
 
