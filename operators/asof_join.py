@@ -52,10 +52,9 @@ from rowkind.operators.nearest import NOWHERE, Line, Points, nearest
 from rowkind.operators.operator import Output
 from rowkind.operators.rowtime import END, RowTime
 from rowkind.operators.touched_keys import TouchedKeys
-from rowkind.operators.versions import ENDS, resolve_versions
+from rowkind.operators.versions import ENDS, Deletes, resolve_versions
 
 _BEGIN = np.iinfo(np.int64).min
-_YEAR_9999 = 1 << 48
 
 Places = Callable[[pa.BinaryArray], Int64s]
 """Where rows stand on the line of their key, by their payloads; `NOWHERE` where their time is NULL."""
@@ -82,7 +81,7 @@ class AsofJoinSpec:
     """What the plan provides: keys as for a join, and retractions that carry the full row that they take back.
 
     - `right_pad` stands for the row that is missing, where left rows without one are emitted; None where they are not.
-    - `versions`: the right side is a table as it was sent.
+    - `deletes`: the right side is a table with versions, as it was sent, whose deletes bring this; None for any other.
     - `left_ttl_ms`: after which left rows are not corrected any more, and stay as they are.
     - `later_us`: how much later than the time of a right row the rows go that go by it, where places are times in
       microseconds, with their sign turned over if it is the right rows that do. None: by no watermark.
@@ -92,7 +91,7 @@ class AsofJoinSpec:
     left: AsofSide
     right: AsofSide
     right_pad: bytes | None = None
-    versions: bool = False
+    deletes: Deletes | None = None
     left_ttl_ms: int | None = None
     later_us: int | None = None
     refreshes: bool = False
@@ -122,9 +121,9 @@ class AsofJoin:
         left_changes = _placed(changes.filter(changes.side == 0), spec.left)
         right_changes = _placed(changes.filter(changes.side == 1), spec.right)
         left = resolve(kept, left_changes, by_seq=spec.left.by_seq)
-        if spec.versions:
+        if spec.deletes is not None:
             of_key = keys.of_change[changes.side == 1]
-            right = resolve_versions(versions, keys, of_key, right_changes, self._reached(now))
+            right = resolve_versions(versions, keys, of_key, right_changes, spec.deletes)
         else:
             right = resolve(versions, right_changes, by_seq=spec.right.by_seq)
         unmatched, late = left.unmatched if spec.left.counts_unmatched else left.unmatched[:0], Entries.empty()
@@ -159,10 +158,6 @@ class AsofJoin:
             finished[0].merged_rows + finished[1].merged_rows,
             len(late),
         )
-
-    def _reached(self, now: int) -> int:
-        """The place of the watermark."""
-        return NOWHERE if self.spec.later_us is None else -1000 * max(-_YEAR_9999, min(_YEAR_9999, now))
 
 
 def _placed(changes: Changes, side: AsofSide) -> Changes:
@@ -319,7 +314,9 @@ class _Right:
         first = rows.next_of(rows)
         concerned = concerned[first]
         before = rows.before(rows)
-        until = np.where(before >= 0, -((rows.at[before] - later_us) // 1000), END)
+        # What ends a key goes with the last version that it ends: no row is what it says.
+        until = np.where(self.now.entries.mark == ENDS, -((rows.at - later_us) // 1000), END)
+        until = np.where(before >= 0, -((rows.at[before] - later_us) // 1000), until)
         changed = np.flatnonzero(concerned & (until != self.now.entries.written_at))
         old = self.now.entries.take(changed)
         return [self.change.comes, -old, replace(old, written_at=until[changed])]

@@ -10,9 +10,11 @@ Rows of a variable are those of the match so far. A call without variables, whic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
+
+from rowkind.operators.field_roles import COLUMN
 
 MatchFunction = Literal["count", "sum", "avg", "min", "max"]
 
@@ -28,7 +30,7 @@ class Navigation:
     """
 
     variables: tuple[int, ...]
-    column: str
+    column: str = field(metadata=COLUMN)
     first: bool = False
     offset: int = 0
     final: bool = False
@@ -44,7 +46,7 @@ class MatchAggregate:
 
     function: MatchFunction
     variables: tuple[int, ...]
-    column: str | None
+    column: str | None = field(metadata=COLUMN)
     decimal: tuple[int, int] | None = None
     final: bool = False
 

@@ -1,16 +1,22 @@
 """Versions: what a table with a key says of each key at any time, in an arrangement of layout *ordered*.
 
-A row that comes is a version of its key from its time on, and takes nothing back but a version of the same time. So the
-old row of an update says nothing. A deletion ends the key: it has no time of its own, and so the latest version that is
-known goes, and from there on the key has none; from the watermark on, where that is later. What ends a key is kept as a
-version with a mark.
+A row that is inserted is a version of its key from its time on. It replaces a version of the same time and no other.
+The old row of an update is ignored. A delete ends the key at its own time, which is that of the row that it brings:
+from there on the key has no row, up to the next version. What ends a key is stored as a version with a mark, even if no
+version is known that it ends: that one may still come.
 
-The changes are those of the table as it sent them, in the order of seq.
+A delete that brings its key alone has no time of its own. It ends the key where the newest version begins that came
+before it, or at the time that it got on its way, if that is later (`service.execute.delete_times`). Without such a
+version it is ignored.
+
+The changes are those of the table as it sent them, in the order of seq. So the versions depend on these changes and on
+their order, and not on the batches in which they come.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -25,6 +31,9 @@ from rowkind.operators.columns.hashing import mix
 from rowkind.operators.nearest import NOWHERE, Line, Points, nearest
 from rowkind.operators.touched_keys import TouchedKeys
 
+Deletes = Literal["with rows", "by key", "by key, timed"]
+"""What the deletes of a table bring: the row, or the key alone; and then maybe a time at which the key ends."""
+
 ENDS = 1
 """The mark of a version from which on its key has no row."""
 
@@ -32,34 +41,37 @@ _LAST = np.iinfo(np.int64).min
 _FIRST = np.iinfo(np.int64).max
 
 
-def resolve_versions(rows: Arrangement, keys: TouchedKeys, of_key: Indices, changes: Changes, reached: int) -> Resolved:
+def resolve_versions(
+    rows: Arrangement, keys: TouchedKeys, of_key: Indices, changes: Changes, deletes: Deletes
+) -> Resolved:
     """What changes, of the keys `of_key`, do to versions that lie from the latest one to the first.
 
-    Their sub-keys are the places of their times in that order, and `reached` is that of the watermark.
+    Their sub-keys are the places of their times in that order. A delete whose time is NULL is one by its key.
     """
     at = number_bytes.from_bytes(changes.sub_key)
-    ends = changes.weight < 0
-    said = np.where(ends, changes.kind == RowKind.DELETE, (changes.kind != RowKind.REFRESH) & (at != NOWHERE))
-    counts = np.flatnonzero(said)
-    counts = counts[np.lexsort((changes.seq[counts], of_key[counts]))]
-    key, at, ends = of_key[counts], at[counts], ends[counts]
-    if ends.any():
-        latest = _latest(rows, keys, key, np.where(ends, _FIRST, at))
-        known = ~ends | (latest < _FIRST)
-        counts, key, ends = counts[known], key[known], ends[known]
-        at = np.where(ends, np.minimum(latest[known], reached), at[known])
+    ends = changes.kind == RowKind.DELETE
+    said = np.flatnonzero(ends | ((changes.weight > 0) & (at != NOWHERE)))
+    said = said[np.lexsort((changes.seq[said], of_key[said]))]
+    key, at, ends = of_key[said], at[said], ends[said]
+    undated = ends & ((deletes != "with rows") | (at == NOWHERE))
+    if undated.any():
+        latest = _latest(rows, keys, key, np.where(undated, _FIRST, at))
+        known = ~undated | (latest < _FIRST)
+        own = np.minimum(latest, at) if deletes == "by key, timed" else latest
+        at = np.where(undated, own, at)[known]
+        said, key, ends = said[known], key[known], ends[known]
     # Of changes of one version the last one counts.
     groups = group(mix(key.astype(np.uint64), at.view(np.uint64)), (key, at))
     last = np.empty(groups.count, np.int64)
-    last[groups.ids] = np.arange(len(counts))
-    come = entries_of(rows, replace(changes.take(counts[last]), sub_key=number_bytes.to_bytes(at[last])))
+    last[groups.ids] = np.arange(len(said))
+    come = entries_of(rows, replace(changes.take(said[last]), sub_key=number_bytes.to_bytes(at[last])))
     return _replaced(rows, come.relabel(mark=np.where(ends[last], ENDS, 0).astype(np.int8)))
 
 
 def _latest(rows: Arrangement, keys: TouchedKeys, key: Indices, comes: Int64s) -> Int64s:
     """For each change, in order, the place of the latest version of its key up to it: stored, or come with the others.
 
-    What has ended a key is one of its versions, and to end it once more says nothing new.
+    What has ended a key is one of its versions, and to end it once more changes nothing.
     """
     new = np.append(True, key[1:] != key[:-1])
     first, number = np.flatnonzero(new), np.cumsum(new) - 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.aggregate_function import AggregateFunction, Stage
+from rowkind.operators.field_roles import ASIDE, COLUMN
 from rowkind.service.clocks import Closing, Ending
 from rowkind.service.python.function import PythonFunction
 
@@ -14,7 +15,7 @@ from rowkind.service.python.function import PythonFunction
 class GatheredOrder:
     """One column of the order of gathered values."""
 
-    column: str
+    column: str = field(metadata=COLUMN)
     descending: bool
     nulls_first: bool
 
@@ -27,13 +28,13 @@ class AggregateCall:
     never taken back without a better one. The second `stage` adds up what the first one has over arguments of `types`.
     """
 
-    name: str
+    name: str = field(metadata=ASIDE)
     function: AggregateFunction | PythonFunction
     type: Type
-    arguments: tuple[str, ...]
-    filter: str | None
+    arguments: tuple[str, ...] = field(metadata=COLUMN)
+    filter: str | None = field(metadata=COLUMN)
     distinct: bool
-    text: str
+    text: str = field(metadata=ASIDE)
     order: tuple[GatheredOrder, ...] = ()
     constants: tuple[str, ...] = ()
     grows: bool = False
@@ -50,7 +51,7 @@ class Aggregation:
     """
 
     input: Record
-    group: tuple[str, ...]
+    group: tuple[str, ...] = field(metadata=COLUMN)
     calls: tuple[AggregateCall, ...]
     output: Record
     retracts: bool

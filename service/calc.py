@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rowkind.avro.schema import Record
+from rowkind.operators.field_roles import ASIDE, COLUMN
 from rowkind.operators.ranking import Ranking
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.expression import Expand, Expression
@@ -44,7 +45,7 @@ class Contest:
     """
 
     ranking: Ranking
-    identity: tuple[str, ...] = ()
+    identity: tuple[str, ...] = field(default=(), metadata=COLUMN)
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Calc:
     `expands` come first, each over the rows of the one before; all else is over what comes out of the last.
     `replaced_by` are the columns of the input by which its rows replace each other without being taken back; empty
     where they do not. No predicate may swallow such a row: it still ends the one before. `upsert` says that deletes
-    bring these columns only. Of what is known by its key alone, nothing else is computed.
+    bring these columns only. Of what is known by its key alone, nothing else is computed, but for `delete_time`: the
+    column of the input in which such a delete gets a time, if the consumer asks for it.
     `nets` says that the input has no `-U`-less updates, so that equal +1 and -1 of one batch cancel here.
     `partial` is what each task does to the rows before they are shuffled, where they are to be added up by group, or
     all but a few could not reach the range of a rank.
@@ -65,18 +67,19 @@ class Calc:
     expression is NULL there if it may be.
     """
 
-    input: Record
+    input: Record = field(metadata=ASIDE)
     output: Record
     columns: tuple[Expression, ...]
     key: Key = field(default_factory=Key)
     sub_key: tuple[SubKeyPart, ...] = ()
     predicate: Expression | None = None
     side: int = 0
-    replaced_by: tuple[str, ...] = ()
+    replaced_by: tuple[str, ...] = field(default=(), metadata=COLUMN)
     upsert: bool = False
+    delete_time: str | None = field(default=None, metadata=COLUMN)
     nets: bool = False
     partial: Aggregation | Contest | None = None
-    refreshes: bool = False
+    refreshes: bool = field(default=False, metadata=ASIDE)
     on_error: OnError = "fail"
     expands: tuple[Expand, ...] = ()
     arrival: Expression | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from rowkind.operators.field_roles import COLUMN
+
 
 @dataclass(frozen=True)
 class Clock:
@@ -32,7 +34,7 @@ class ColumnTime:
     `null` is what NULL stands for: a time that never comes, or one that has always been.
     """
 
-    column: str
+    column: str = field(metadata=COLUMN)
     later_us: int = 0
     null: Literal["never", "always"] = "never"
 
@@ -65,8 +67,8 @@ class TimeBounds:
     None where there is no such bound. Where one column is NULL there is no match.
     """
 
-    left: str
-    right: str
+    left: str = field(metadata=COLUMN)
+    right: str = field(metadata=COLUMN)
     earliest: int | None = None
     latest: int | None = None
 

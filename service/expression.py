@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Record, Type
+from rowkind.operators.field_roles import ASIDE, COLUMN
 from rowkind.service.python.function import PythonFunction
 
 PLACE = -1
@@ -23,9 +24,9 @@ class Expression:
 
     sql: str
     type: Type
-    columns: tuple[str, ...]
-    text: str
-    column: str | None = None
+    columns: tuple[str, ...] = field(metadata=COLUMN)
+    text: str = field(metadata=ASIDE)
+    column: str | None = field(default=None, metadata=COLUMN)
     functions: tuple[PythonFunction, ...] = ()
 
 
@@ -48,6 +49,6 @@ class Expand:
     first: int
     inline: bool
     outer: bool
-    text: str
+    text: str = field(metadata=ASIDE)
     predicate: Expression | None = None
     finest: int | None = None

@@ -67,6 +67,11 @@ class GraphScan:
     scan: PhysicalScan
     exits: tuple[Exit, ...]
 
+    @property
+    def delete_time(self) -> str | None:
+        """The column in which deletes by key are to have a time; None if no reader asks for it."""
+        return next((each.calc.delete_time for each in self.exits if each.calc.delete_time is not None), None)
+
 
 @dataclass(frozen=True)
 class GraphOperator:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Type
+from rowkind.operators.field_roles import ASIDE, COLUMN
 from rowkind.operators.match_calls import MatchCall
 from rowkind.operators.row_pattern import Program, Skip
 from rowkind.service.expression import Expression
@@ -18,11 +19,11 @@ class SoughtPattern:
     `all_rows`: all rows of a match come out, and not one.
     """
 
-    text: str
+    text: str = field(metadata=ASIDE)
     names: tuple[str, ...]
     program: Program
     skip: Skip
-    skip_text: str
+    skip_text: str = field(metadata=ASIDE)
     within: int | None
     all_rows: bool
 
@@ -31,17 +32,17 @@ class SoughtPattern:
 class CalledColumn:
     """What a call comes to, as a column; navigations go by names of the input's columns. `text` is as written."""
 
-    name: str
+    name: str = field(metadata=ASIDE)
     call: MatchCall
     type: Type
-    text: str
+    text: str = field(metadata=ASIDE)
 
 
 @dataclass(frozen=True)
 class DefinedVariable:
     """The condition of a variable, over the columns of a row and those of its calls; `text` is as written."""
 
-    text: str
+    text: str = field(metadata=ASIDE)
     condition: Expression
     calls: tuple[CalledColumn, ...]
 
@@ -55,5 +56,5 @@ class Matching:
 
     sought: SoughtPattern
     conditions: tuple[DefinedVariable | None, ...]
-    carried: tuple[str, ...]
+    carried: tuple[str, ...] = field(metadata=COLUMN)
     calls: tuple[CalledColumn, ...]

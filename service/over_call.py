@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Type
+from rowkind.operators.field_roles import ASIDE, COLUMN
 from rowkind.operators.framing import Frame, OverFunction
 
 
@@ -17,14 +18,14 @@ class WindowCall:
     rows without a value are passed over; LAG goes `nth` of the others back then.
     """
 
-    name: str
+    name: str = field(metadata=ASIDE)
     function: OverFunction
     type: Type
     frame: Frame
-    arguments: tuple[str, ...]
-    filter: str | None
+    arguments: tuple[str, ...] = field(metadata=COLUMN)
+    filter: str | None = field(metadata=COLUMN)
     nth: int
-    text: str
+    text: str = field(metadata=ASIDE)
     skips: bool = False
 
     @property

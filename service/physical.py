@@ -13,6 +13,7 @@ from typing import Literal
 
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
+from rowkind.operators.field_roles import ASIDE, COLUMN, RESULTS
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import Calc, OnError
@@ -53,11 +54,11 @@ class PhysicalScan:
     `alias` is what the query calls the table.
     """
 
-    node: str
+    node: str = field(metadata=ASIDE)
     source: SourceTable
-    calc: Calc
-    alias: str = ""
-    traits: Traits = Traits()
+    calc: Calc = field(metadata=ASIDE)
+    alias: str = field(default="", metadata=ASIDE)
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class PhysicalJoin:
     wants them; nothing is shuffled between the two.
     """
 
-    node: str
+    node: str = field(metadata=ASIDE)
     kind: PhysicalJoinKind
     left: PhysicalNode
     right: PhysicalNode
@@ -104,27 +105,27 @@ class PhysicalJoin:
     right_input: PhysicalInput
     schema: Record
     condition: Expression | None
-    calc: Calc
+    calc: Calc = field(metadata=ASIDE)
     facts: tuple[PhysicalNode, ...] = ()
     on_error: OnError = "fail"
     near: TimeBounds | None = None
-    placed: str = ""
-    unmarked: tuple[str, ...] = ()
-    traits: Traits = Traits()
-    fused: bool = False
+    placed: str = field(default="", metadata=ASIDE)
+    unmarked: tuple[str, ...] = field(default=(), metadata=ASIDE)
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
+    fused: bool = field(default=False, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
 class PhysicalAggregate:
     """GROUP BY with its calls, or DISTINCT; its calc takes rows of `aggregation.output`."""
 
-    node: str
+    node: str = field(metadata=ASIDE)
     input: PhysicalNode
     aggregation: Aggregation
-    calc: Calc
-    unmarked: tuple[str, ...] = ()
-    traits: Traits = Traits()
-    fused: bool = False
+    calc: Calc = field(metadata=ASIDE)
+    unmarked: tuple[str, ...] = field(default=(), metadata=ASIDE)
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
+    fused: bool = field(default=False, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class RankCondition:
     expression: Expression
     numbers: Record
     functions: tuple[RankFunction, ...]
-    bound: str | None = None
+    bound: str | None = field(default=None, metadata=COLUMN)
     on_error: OnError = "fail"
 
 
@@ -153,23 +154,23 @@ class PhysicalRank:
     and `order` are what the user wrote; `reason` says why the strategy was chosen.
     """
 
-    node: str
+    node: str = field(metadata=ASIDE)
     input: PhysicalNode
     state: PhysicalInput
     ranking: Ranking
-    numbers: Mapping[str, RankFunction]
+    numbers: Mapping[str, RankFunction] = field(metadata=RESULTS)
     strategy: RankStrategy
-    reason: str
-    identity: tuple[str, ...]
-    partition: tuple[str, ...]
-    order: tuple[str, ...]
+    reason: str = field(metadata=ASIDE)
+    identity: tuple[str, ...] = field(metadata=COLUMN)
+    partition: tuple[str, ...] = field(metadata=ASIDE)
+    order: tuple[str, ...] = field(metadata=ASIDE)
     schema: Record
-    calc: Calc
+    calc: Calc = field(metadata=ASIDE)
     condition: RankCondition | None = None
     settled: int | None = None
-    unmarked: tuple[str, ...] = ()
-    traits: Traits = Traits()
-    fused: bool = False
+    unmarked: tuple[str, ...] = field(default=(), metadata=ASIDE)
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
+    fused: bool = field(default=False, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
@@ -180,25 +181,25 @@ class PhysicalSession:
     microseconds. `partition` and `order` are what the user wrote.
     """
 
-    node: str
+    node: str = field(metadata=ASIDE)
     input: PhysicalNode
     state: PhysicalInput
-    time: str
+    time: str = field(metadata=COLUMN)
     gap: int
     ends: bool
-    partition: tuple[str, ...]
-    order: str
+    partition: tuple[str, ...] = field(metadata=ASIDE)
+    order: str = field(metadata=ASIDE)
     schema: Record
-    calc: Calc
-    traits: Traits = Traits()
-    fused: bool = False
+    calc: Calc = field(metadata=ASIDE)
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
+    fused: bool = field(default=False, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
 class OrderMeasure:
     """The column by whose values rows are ordered, where distances between them count, and how it sorts."""
 
-    column: str
+    column: str = field(metadata=COLUMN)
     descending: bool
     nulls_first: bool
 
@@ -212,18 +213,18 @@ class PhysicalOver:
     change, in microseconds; else None.
     """
 
-    node: str
+    node: str = field(metadata=ASIDE)
     input: PhysicalNode
     state: PhysicalInput
     calls: tuple[WindowCall, ...]
     measure: OrderMeasure | None
-    partition: tuple[str, ...]
-    order: tuple[str, ...]
+    partition: tuple[str, ...] = field(metadata=ASIDE)
+    order: tuple[str, ...] = field(metadata=ASIDE)
     schema: Record
-    calc: Calc
+    calc: Calc = field(metadata=ASIDE)
     ahead: int | None = None
-    traits: Traits = Traits()
-    fused: bool = False
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
+    fused: bool = field(default=False, metadata=ASIDE)
 
     @property
     def passes(self) -> bool:
@@ -239,15 +240,15 @@ class PhysicalNormalize:
     with equal values is retracted and inserted, as its arrival number is another one.
     """
 
-    node: str
+    node: str = field(metadata=ASIDE)
     input: PhysicalNode
     state: PhysicalInput
-    reason: str
-    calc: Calc
+    reason: str = field(metadata=ASIDE)
+    calc: Calc = field(metadata=ASIDE)
     takes_back: bool = False
     arrivals: bool = False
-    traits: Traits = Traits()
-    fused: bool = False
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
+    fused: bool = field(default=False, metadata=ASIDE)
 
     @property
     def only_comes(self) -> bool:
@@ -264,7 +265,7 @@ class PhysicalLookup:
     is that of the rows that come out, which are the two concatenated.
     """
 
-    node: str
+    node: str = field(metadata=ASIDE)
     left: PhysicalNode
     right: PhysicalNode
     left_input: PhysicalInput
@@ -272,9 +273,9 @@ class PhysicalLookup:
     match: TimeMatch | None
     pads: bool
     schema: Record
-    calc: Calc
-    traits: Traits = Traits()
-    fused: bool = False
+    calc: Calc = field(metadata=ASIDE)
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
+    fused: bool = field(default=False, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
@@ -285,31 +286,31 @@ class PhysicalTemporalFilter:
     what the user wrote, where all rows are to come in an order. `whole`: all rows of a time come together.
     """
 
-    node: str
+    node: str = field(metadata=ASIDE)
     input: PhysicalNode
     clock: Clock
     begins: ColumnTime | None
     ends: ColumnTime | None
-    reason: str
-    calc: Calc
+    reason: str = field(metadata=ASIDE)
+    calc: Calc = field(metadata=ASIDE)
     closing: Closing | None = None
     most: int | None = None
-    order: tuple[str, ...] = ()
+    order: tuple[str, ...] = field(default=(), metadata=ASIDE)
     whole: bool = False
-    traits: Traits = Traits()
-    fused: bool = False
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
+    fused: bool = field(default=False, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
 class PhysicalStamp:
     """Rows of `input.calc.output`, each with the time at which it is processed behind it: `schema` is that of both."""
 
-    node: str
+    node: str = field(metadata=ASIDE)
     input: PhysicalNode
     schema: Record
-    calc: Calc
-    traits: Traits = Traits()
-    fused: bool = False
+    calc: Calc = field(metadata=ASIDE)
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
+    fused: bool = field(default=False, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
@@ -320,25 +321,25 @@ class PhysicalMatch:
     `closing` says which watermark puts the rows in order. `partition` and `order` are what the user wrote.
     """
 
-    node: str
+    node: str = field(metadata=ASIDE)
     input: PhysicalNode
     matching: Matching
     closing: Closing
-    partition: tuple[str, ...]
-    order: tuple[str, ...]
+    partition: tuple[str, ...] = field(metadata=ASIDE)
+    order: tuple[str, ...] = field(metadata=ASIDE)
     schema: Record
-    calc: Calc
-    traits: Traits = Traits()
-    fused: bool = False
+    calc: Calc = field(metadata=ASIDE)
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
+    fused: bool = field(default=False, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
 class PhysicalUnion:
     """All inputs as one: each has a calc that leads to the same consumer. A union keeps nothing and does nothing."""
 
-    node: str
+    node: str = field(metadata=ASIDE)
     inputs: tuple[PhysicalNode, ...]
-    traits: Traits = Traits()
+    traits: Traits = field(default=Traits(), metadata=ASIDE)
 
     @property
     def calc(self) -> Calc:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from rowkind.operators.field_roles import COLUMN
 
 Comparison = Literal[">=", ">", "<=", "<"]
 
@@ -15,9 +17,9 @@ class TimeMatch:
     `versions` says that the right side is a table with a key, whose rows count one after the other, as they were sent.
     """
 
-    left: str
+    left: str = field(metadata=COLUMN)
     comparison: Comparison
-    right: str
+    right: str = field(metadata=COLUMN)
     versions: bool = False
 
     @property

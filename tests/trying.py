@@ -9,7 +9,7 @@ from typing import Any
 
 from rowkind.service.job.load import load
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.trial import Engine, in_memory, read, results
+from rowkind.service.run.trial import Engine, end, in_memory, read, results
 
 Change = Mapping[str, Any]
 
@@ -23,9 +23,12 @@ def folded(
     sink: Mapping[str, Any] | None = None,
     batch_rows: int = 1,
     engine: Engine | None = None,
+    ends: bool = False,
     **settings: Any,
 ) -> list[dict[str, Any]]:
     """The rows that are left of a query in the end, from left to right; `settings` are others of the job.
+
+    `ends`: time comes to its end behind the changes, as in `rowkind try` without `--open`.
 
     Raises PlanError and JobError for a job that is refused, and ExpressionError.
     """
@@ -37,8 +40,10 @@ def folded(
     file = folder / "job.yaml"
     file.write_text(json.dumps(document | settings))
     job = load(file)
-    batches = read(job, map(json.dumps, changes), "changes.jsonl", batch_rows)
-    lines = results(job, plan(job, "o"), batches, engine or in_memory(print), fold=True)
+    batches, planned = read(job, map(json.dumps, changes), "changes.jsonl", batch_rows), plan(job, "o")
+    if ends:
+        end(planned, batches)
+    lines = results(job, planned, batches, engine or in_memory(print), fold=True)
     return [json.loads(line)["row"] for line in lines]
 
 

@@ -95,13 +95,14 @@ def _live(calc: Calc, rows: Rows, without: Mask | None) -> Changes:
 
 
 def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Changes:
-    """Rows of which only the key is known, on their way.
+    """Rows of which only the key is known, and maybe a time, on their way.
 
     Where an expression fails on the key, no predicate has let a row with this key through: it would have failed on that
     row. Nobody has one to replace.
     """
+    known = {*calc.replaced_by, *([calc.delete_time] if calc.delete_time is not None else [])}
     try:
-        return _sent(calc, rows, update, frozenset(calc.replaced_by))
+        return _sent(calc, rows, update, frozenset(known))
     except ExpressionError:
         if len(rows) == 1:
             return Changes.empty()

@@ -15,8 +15,9 @@ from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.join_input import Side
 from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
 from rowkind.operators.nearest import NOWHERE
+from rowkind.operators.versions import Deletes
 from rowkind.service.execute.column_times import in_us, until
-from rowkind.service.physical import PhysicalLookup
+from rowkind.service.physical import PhysicalLookup, PhysicalScan
 from rowkind.service.time_match import Comparison, TimeMatch
 
 
@@ -62,12 +63,19 @@ def as_of(node: PhysicalLookup, match: TimeMatch, left: Side, right: Side, refre
             own,
             theirs,
             right_pad=null_row(rows[1]) if node.pads else None,
-            versions=match.versions,
+            deletes=_deletes(node) if match.versions else None,
             left_ttl_ms=left.ttl_ms,
             later_us=None if closing is None or closing.kept is None else closing.kept.later_us,
             refreshes=refreshes,
         )
     )
+
+
+def _deletes(node: PhysicalLookup) -> Deletes:
+    """What the deletes of the versions of a lookup bring."""
+    if not (isinstance(node.right, PhysicalScan) and node.right.source.mode == "upsert"):
+        return "with rows"
+    return "by key, timed" if node.right.calc.delete_time is not None else "by key"
 
 
 def by_arrival(node: PhysicalLookup, left: Side, right: Side, refreshes: bool) -> LookupJoin:

@@ -17,6 +17,7 @@ from rowkind.operators.columns.changes import Changes, constant
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Operator
 from rowkind.service.clocks import Clock
+from rowkind.service.execute.delete_times import DeleteTimes
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.lateness import Lateness
 from rowkind.service.execute.watermarks import Passing
@@ -51,7 +52,7 @@ class Member:
     - `tables`: all that its rows are made of.
     - `always_runs`: the shard in which it has something to emit also where there are no changes.
     - `clock`: the time that it goes by where its rows have times of their own. `waits`: it has something to do when
-      time has passed, without changes. `lateness`: says which changes are late.
+      time has passed, without changes. `lateness`: says which changes are late. `delete_times`: gives deletes a time.
     - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails; `tell`:
       of late changes, where somebody wants to have them.
     """
@@ -71,6 +72,7 @@ class Member:
     clock: Clock | None = None
     waits: bool = False
     lateness: Lateness | None = None
+    delete_times: DeleteTimes | None = None
     tell: Tell | None = None
     reads: Mapping[str, str] = field(default_factory=dict)
 

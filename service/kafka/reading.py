@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rowkind.operators.columns.changes import Block, Changes, Rows, binary
+from rowkind.service.execute.delete_times import with_delete_times
 from rowkind.service.execute.failures import LeftOut, OnFailure
 from rowkind.service.execute.members import dead_letters
 from rowkind.service.execute.route import Part, pieces, scanned
@@ -112,12 +113,11 @@ class Reading:
             _spend(counters, "decode", started)
             started = time.perf_counter()
             if len(decoded.rows):
+                rows = with_delete_times(table.scan, decoded.rows, marks.get(table.scan.scan.source.table, {}))
                 self._mark(table.scan.scan, decoded.rows, marks)
                 left_out: list[LeftOut] = []
                 name = table.scan.scan.source.table
-                yield from scanned(
-                    table.scan, decoded.rows, shards, OnFailure(name, left_out.append, self._spec.excused)
-                )
+                yield from scanned(table.scan, rows, shards, OnFailure(name, left_out.append, self._spec.excused))
                 for each in left_out:
                     letters += table.decoder.left_out(records, each)
                     failed = sample("rowkind_dead_letters_total", table=name, reason=EXPRESSION)

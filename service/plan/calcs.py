@@ -29,6 +29,7 @@ class Edge:
     the rows of one key are to be in several shards. `apart`: how many of the last parts of the key have no say in that.
     `arrival` is the column with the arrival numbers of the rows, None for those that they have; `rewrites` says that a
     row which is retracted and inserted again with equal values is not left out.
+    `times_deletes`: deletes by key are to have a time.
     """
 
     types: Mapping[str, Type]
@@ -45,6 +46,7 @@ class Edge:
     apart: int = 0
     arrival: str | None = None
     rewrites: bool = False
+    times_deletes: bool = False
 
     @property
     def decisive(self) -> tuple[tuple[exp.Expr, Type], ...]:
@@ -61,6 +63,7 @@ def calc(
     *,
     replaced_by: tuple[str, ...] = (),
     upsert: bool = False,
+    delete_time: str | None = None,
     nets: bool = True,
 ) -> Calc:
     """The calc of a scan or operator whose filters, projections and expands reach up to `top`."""
@@ -92,6 +95,7 @@ def calc(
         side=edge.side,
         replaced_by=replaced_by,
         upsert=upsert,
+        delete_time=delete_time,
         nets=nets,
         refreshes=edge.refreshes,
         expands=expands,

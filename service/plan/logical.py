@@ -24,10 +24,7 @@ from rowkind.service.time_match import TimeMatch
 
 @dataclass(frozen=True)
 class LogicalScan:
-    """One use of a table under an alias. `used` are the columns somebody reads, all until they are pruned.
-
-    `digested` says that `ROW_DIGEST` comes with them, `numbered` that `ARRIVAL` does.
-    """
+    """A table under an alias, with the columns `used`; also `ROW_DIGEST` if `digested`, and `ARRIVAL` if `numbered`."""
 
     path: str
     source: SourceTable
@@ -70,8 +67,8 @@ class LogicalInput:
     `carried` are the columns that the operator's rows or its condition need; `sub_key` the columns of the sub-key. The
     rows of one key are dealt out to as many shards as `spread`, or each goes to as many as `copies`. `closing` is when
     its rows are let go of because of a time of their own, by columns of the plan. `remade`: the join below keeps them.
-    `arrival` is the column with the arrival numbers of its rows, None for those that the rows have; `ids` are columns
-    that are carried so that rows of different arrival are different rows (`passes.add_arrival_ids`).
+    `arrival` is the column with its rows' arrival numbers, None for their own; `ids` are carried to keep rows of
+    different arrival apart.
     """
 
     input: LogicalNode
@@ -140,10 +137,9 @@ class LogicalJoin:
 class LogicalAggregate:
     """One row for each group: the `group` columns under their names, and each call's result under its own.
 
-    Without calls it is SELECT DISTINCT. `is_global` says that there is no GROUP BY, and so always one row. What
-    arguments, filters and groups are computed from is a Project below. `split_distinct` is the hint SPLIT_DISTINCT.
-    `ending` is when groups are let go of, by the result of a call. The last `apart` of the group's columns, each
-    TIMESTAMP NOT NULL, have no say in which shard a group is.
+    Without calls it is SELECT DISTINCT. `is_global`: without GROUP BY, so always one row. A Project below computes
+    arguments, filters and groups. `split_distinct` is the hint. `ending`: when groups are dropped, by the result of a
+    call. The last `apart` group columns, each TIMESTAMP NOT NULL, do not decide the shard.
     """
 
     input: LogicalInput
@@ -175,7 +171,7 @@ class LogicalWindow:
 
 @dataclass(frozen=True)
 class LogicalRank:
-    """The input's rows of a ranking, of these the ones for which `condition` is true.
+    """The input's rows of a ranking for which `condition` is true.
 
     `numbers` are the columns with numbers that somebody reads, and by which function each is; `asked` are those that
     only the condition reads. `bound` is a column that the condition bounds a number by and that is the same in all rows
@@ -206,9 +202,8 @@ class LogicalExpand:
 
     `elements` are the columns of an element by their names, and which part of it each is: 0 for the element, or for
     the key of a map or the first field where `inline` takes structs apart, 1 for the next one. `place` is the column
-    with its number in the row, from `first` on. `outer` says that a row without elements stays, with NULLs, and
-    `distinct` that no two elements of a row are equal. `finest` is the place of the grouping set with all columns, if
-    the elements are grouping sets and there is one. `at` is the call in the SQL.
+    with its number in the row, from `first` on. `outer`: a row without elements stays, with NULLs. `distinct`: the
+    elements of a row differ. `finest` is the place of the grouping set with all columns, if any. `at` is the call.
     """
 
     input: LogicalNode
@@ -299,9 +294,8 @@ class LogicalLookup:
 class LogicalTemporalFilter:
     """The rows whose time has come, by the column `begins`, and is not over, by `ends`, as the clock goes.
 
-    `final` says that they do not change any more once they have come. `most`: about how many come at a time. `order` is
-    that in which they come, its first column a time; empty where nobody asks. All rows that agree in the columns
-    `partition` are in one shard and come in the order of their time; None where they come in any.
+    `final`: rows do not change after they are released. `most`: about how many are released at a time. `order`: the
+    order of release, a time first. Rows equal in `partition` are in one shard, in time order; None: in any.
     """
 
     input: LogicalInput
@@ -326,8 +320,7 @@ class LogicalTemporalFilter:
 class LogicalStamp:
     """The input's rows, each with the time at which it is processed, as one more column `time`.
 
-    `partition` are the columns that say in which shard a row gets it; None where nobody minds. `at` is the call in the
-    SQL.
+    `partition`: columns that choose the shard in which the row is stamped; None if any will do. `at` is the call.
     """
 
     input: LogicalInput

@@ -19,6 +19,7 @@ from rowkind.operators.emission import net
 from rowkind.operators.errors import RowFailed
 from rowkind.operators.operator import Operator
 from rowkind.operators.rowtime import END
+from rowkind.service.execute.delete_times import DeleteTimes, with_delete_times
 from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
 from rowkind.service.execute.lateness import Lateness, may_be_late
 from rowkind.service.execute.operators import operator, sources, tables
@@ -88,11 +89,14 @@ class MemoryEngine:
             [marks_of_tables(self.graph, rows, ended=ended)], now, self.graph.clocks
         )
         for table in self.graph.scans:
-            self._send(table.exits, pruned(table.scan, rows), inbox, of_table(table))
+            own = with_delete_times(table, pruned(table.scan, rows), {})
+            self._send(table.exits, own, inbox, of_table(table))
         for place, each in enumerate(self.graph.operators):
             changes = Changes.concat(inbox[place])
             if not len(changes) and not always_runs(each.node) and not waits(each.node):
                 continue
+            if (times := DeleteTimes.of(each.node)) is not None:
+                changes = times(changes, before)
             time = Passing(now, now) if each.clock is None else passing(before, after, each.clock)
             if may_be_late(each.node):
                 late = Lateness(each.node)(changes, time.before)

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it shi
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from rowkind.service.execute.delete_times import DeleteTimes
 from rowkind.service.execute.lateness import Lateness, may_be_late
 from rowkind.service.execute.members import Member, arrangement
 from rowkind.service.execute.operators import operator, sources, tables
@@ -183,6 +184,7 @@ def _member(graph: Graph, place: int, job: Job, shards: int) -> Member:
         clock=of.clock,
         waits=waits(of.node),
         lateness=Lateness(of.node) if may_be_late(of.node) else None,
+        delete_times=DeleteTimes.of(of.node),
         tell=LateLetters(of.node) if tells_late(of.node) else None,
         wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
         explain=LeftOutLetters(of.node),

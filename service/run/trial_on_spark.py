@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Block, Changes, TimeMarks
 from rowkind.operators.emission import net
+from rowkind.service.execute.delete_times import with_delete_times
 from rowkind.service.execute.members import addressed
 from rowkind.service.execute.promises import told
 from rowkind.service.execute.route import Part, pieces, scanned
@@ -81,7 +82,8 @@ def run_query(
     folder.mkdir(parents=True)
     begins = time.time() - len(batches)
     for number, batch in enumerate(batches):
-        parts = [part for each in whole.scans for part in scanned(each, pruned(each.scan, batch), job.parallelism)]
+        own = ((each, with_delete_times(each, pruned(each.scan, batch), {})) for each in whole.scans)
+        parts = [part for each, rows in own for part in scanned(each, rows, job.parallelism)]
         marks = marks_of_tables(whole, batch, ended=batch.ended)
         file = folder / f"{number:08}.parquet"
         write(file, parts, whole, job.parallelism, marks)

@@ -178,6 +178,8 @@ class OperatorProcessor(StatefulProcessor):
             own = Changes.concat([addressed(changes, member.place), *inbox.pop(member.place, ())])
             if not len(own) and member.always_runs != shard and not member.waits:
                 continue
+            if member.delete_times is not None:
+                own = member.delete_times(own, before)
             tally = Tally(member.sink, member.node)
             time_ = Passing(now, now) if member.clock is None else passing(before, after, member.clock)
             late = np.zeros(len(own), np.bool_) if member.lateness is None else member.lateness(own, time_.before)

@@ -17,6 +17,7 @@ from rowkind.operators.asof_join import AsofJoinSpec, AsofSide
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.nearest import NOWHERE
+from rowkind.operators.versions import Deletes
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Batches, Input
 from tests.oracle.naive_join import Stored
@@ -52,12 +53,13 @@ def spec(
     right: Input,
     *,
     padded: bool,
-    versions: bool = False,
+    versions: Deletes | None = None,
     refreshes: bool = False,
 ) -> AsofJoinSpec:
-    """An as-of join of these rows."""
+    """An as-of join of these rows; with `versions`, the right ones are those of a table with such deletes."""
     sides = (AsofSide(Places(comparison, number == 0), of.by_seq) for number, of in enumerate((left, right)))
-    return AsofJoinSpec(*sides, pack(PAD) if padded else None, versions, refreshes=refreshes)
+    pad = pack(PAD) if padded else None
+    return AsofJoinSpec(*sides, pad, versions, refreshes=refreshes)
 
 
 def nearest(comparison: Comparison, row: Row, others: Iterable[Stored]) -> Stored | None:
@@ -82,12 +84,10 @@ def joined(comparison: Comparison, left: Iterable[Row], right: Sequence[Stored],
     return result
 
 
-def complete(batches: Batches) -> Batches:
-    """The same without right rows that the plan leaves out: those whose key or time is NULL."""
-    return [
-        [change for change in batch if change.side == 0 or None not in (change.row[1], change.row[2])]
-        for batch in batches
-    ]
+def complete(batches: Batches, *, timed: bool = True) -> Batches:
+    """The same without right rows whose key is NULL, or if they are `timed` the time: the plan leaves them out."""
+    needed = slice(1, 3 if timed else 2)
+    return [[change for change in batch if change.side == 0 or None not in change.row[needed]] for batch in batches]
 
 
 END = -1
@@ -97,19 +97,24 @@ END = -1
 class Versions:
     """The definition of the versions of a table: by key and time, the row or its end."""
 
-    def __init__(self) -> None:
-        self._of: dict[int | None, dict[int | None, Stored]] = {}
+    def __init__(self, deletes: Deletes) -> None:
+        self._deletes = deletes
+        self._of: dict[int | None, dict[int, Stored]] = {}
 
     def apply(self, batch: Iterable[Change]) -> None:
         """Take in changes as the table sent them."""
         for change in sorted(batch, key=lambda each: each.seq):
-            versions = self._of.setdefault(change.row[1], {})
+            key, time = change.row[1], change.row[2]
+            versions = self._of.setdefault(key, {})
             if change.kind == RowKind.DELETE:
-                if versions:
-                    last = max(versions, key=lambda time: time or 0)
-                    versions[last] = Stored((END, change.row[1], last), 0, change.seq)
-            elif change.sign > 0 and change.row[2] is not None:
-                versions[change.row[2]] = Stored(change.row, 0, change.seq)
+                if self._deletes != "with rows" or time is None:
+                    # It ends the newest version where that begins, or later if it says so.
+                    says = [time] if time is not None and self._deletes == "by key, timed" else []
+                    time = max([*versions, *says]) if versions else None
+                if time is not None:
+                    versions[time] = Stored((END, key, time), 0, change.seq)
+            elif change.sign > 0 and time is not None:
+                versions[time] = Stored(change.row, 0, change.seq)
 
     @property
     def stored(self) -> list[Stored]:

@@ -10,12 +10,14 @@ import functools
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.asof_join import AsofJoin
+from rowkind.operators.versions import Deletes
 from tests import changelogs
 from tests.changelogs import Row, changed, fold, net, refreshed, show
 from tests.oracle.asof import COMPARISONS, Comparison, Versions, complete, joined, spec
@@ -27,10 +29,12 @@ from tests.seeds import seeds
 CASES_EACH = seeds(40)
 
 
-@pytest.mark.parametrize(("comparison", "versions"), [*((each, False) for each in COMPARISONS), (">=", True)])
+@pytest.mark.parametrize(
+    ("comparison", "versions"), [*((each, None) for each in COMPARISONS), *((">=", each) for each in get_args(Deletes))]
+)
 @pytest.mark.parametrize("padded", [False, True])
 def test_each_left_row_takes_the_nearest_right_one_after_every_batch(
-    comparison: Comparison, versions: bool, padded: bool, monkeypatch: pytest.MonkeyPatch
+    comparison: Comparison, versions: Deletes | None, padded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Folding the output after each batch gives every left row with the right row that the definition finds."""
     for number in CASES_EACH:
@@ -44,7 +48,8 @@ def test_each_left_row_takes_the_nearest_right_one_after_every_batch(
             patch.setattr(segment, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
-            batches = complete(random_batches(sides, seed, batches=10, changes=generator.choice([3, 15])))
+            batches = random_batches(sides, seed, batches=10, changes=generator.choice([3, 15]))
+            batches = complete(batches, timed=versions is None)
             difference = functools.partial(_difference, comparison, sides, hashed, padded=padded, versions=versions)
             if difference(batches) is not None:
                 least = shrink(batches, lambda smaller: difference(smaller) is not None)  # noqa: B023 - called at once
@@ -59,23 +64,24 @@ def _difference(
     batches: Batches,
     *,
     padded: bool,
-    versions: bool,
+    versions: Deletes | None,
 ) -> str | None:
     """What is wrong with the operator on these batches; None if nothing is."""
     operator = AsofJoin(spec(comparison, *sides, padded=padded, versions=versions))
     stores = {name: MemoryStore() for name in operator.arrangements}
-    left, right, table = NaiveSide(sides[0], None), NaiveSide(sides[1], None), Versions()
+    left, right = NaiveSide(sides[0], None), NaiveSide(sides[1], None)
+    table = None if versions is None else Versions(versions)
     view = Counter[Row]()
     for number, batch in enumerate(batches):
         unmatched = left.apply([change for change in batch if change.side == 0], 0)
-        if versions:
+        if table is not None:
             table.apply(change for change in batch if change.side == 1)
         else:
             unmatched += right.apply([change for change in batch if change.side == 1], 0)
         with operating(number):
             output = operator.process(changelogs.changes(batch, [of.table for of in sides], hashed), stores, 0)
             fold(view, output.rows)
-        there = table.stored if versions else right.stored
+        there = right.stored if table is None else table.stored
         expected = joined(comparison, [one.row for one in left.stored], there, padded=padded)
         if +view != expected:
             return f"after batch {number}: {dict(+view)}, expected {dict(expected)}"

@@ -1,9 +1,11 @@
 """As-of joins and versioned lookups in SQL, against DuckDB's ASOF JOIN over what a model of time lets through.
 
-The model: a row is late once the watermark of both tables, as it was before the batch, has passed its time, and a
-deletion of a version never is. What is not late is accepted. Of right rows with one key and time the one to arrive last
-counts, which the oracle is told in a subquery. With `emit: final` the result is that of the left rows whose time the
-watermark has passed.
+The model: a row is late once the watermark of both tables, as it was before the batch, has passed its time. What is not
+late is accepted. Of right rows with one key and time the one to arrive last counts, which the oracle is told in a
+subquery. With `emit: final` the result is that of the left rows whose time the watermark has passed.
+
+A delete of a version is never late. It ends the key at its own time. In an upsert table it ends the key where the last
+version begins, or at the mark of its table where it stands, if that is later. What the watermark has passed stays.
 """
 
 from __future__ import annotations
@@ -67,13 +69,17 @@ ROW = pa.schema(
 
 @dataclass
 class Model:
-    """What has been accepted, with its number of arrival, and how far time has come; `versions` is of the table b."""
+    """What has been accepted, with its number of arrival, and how far time has come.
 
-    versions: bool
+    `versions`: the mode of the table b, if it is one with versions.
+    """
+
+    versions: str | None
     timed: bool
     marks: dict[str, datetime] = field(default_factory=dict)
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {"a": [], "b": []})
     arrived: int = 0
+    passed: datetime = NEVER
     duckdb: duckdb.DuckDBPyConnection = field(default_factory=duckdb.connect)
 
     @property
@@ -90,12 +96,18 @@ class Model:
                 self._version(kind, row, before)
             elif row[3] is None or row[3] >= before:
                 self._row(table, kind, row)
-        for table, _, row in changes:
-            if row[3] is not None:
-                mark = row[3] - DELAY
-                # A mark has whole milliseconds: what lies in the ms of the mark may still come.
-                mark -= timedelta(microseconds=mark.microsecond % 1000)
-                self.marks[table] = max(self.marks.get(table, NEVER), mark)
+            if table == "b":
+                self.passed = max(self.passed, self._mark(table, kind, row))
+        for table, kind, row in changes:
+            self.marks[table] = max(self.marks.get(table, NEVER), self._mark(table, kind, row))
+
+    def _mark(self, table: str, kind: str, row: tuple[Any, ...]) -> datetime:
+        """What a change says of how far time has come."""
+        if row[3] is None or (kind == "-D" and table == "b" and self.versions == "upsert"):
+            return NEVER
+        mark: datetime = row[3] - DELAY
+        # A mark has whole milliseconds: what lies in the ms of the mark may still come.
+        return mark - timedelta(microseconds=mark.microsecond % 1000)
 
     def _row(self, table: str, kind: str, row: tuple[Any, ...]) -> None:
         if kind in ("+I", "+U"):
@@ -104,11 +116,15 @@ class Model:
             self.rows[table].remove(next(each for each in self.rows[table] if each[:4] == row))
 
     def _version(self, kind: str, row: tuple[Any, ...], watermark: datetime) -> None:
-        known = [each for each in self.rows["b"] if each[1] == row[1]]
-        if kind == "-D" and known:
-            last = max(each[3] for each in known)
-            row = (row[0], row[1], row[2], max(last, watermark))
-        if kind == "-U" or (kind == "-D" and not known) or (kind != "-D" and row[3] < watermark):
+        known = [each[3] for each in self.rows["b"] if each[1] == row[1]]
+        if kind == "-D":
+            at = row[3]
+            if self.versions == "upsert":
+                at = max([*known, *([self.passed] if self.timed else [])]) if known else NEVER
+            if at < watermark and any(at < each <= watermark for each in known):
+                return
+            row = (*row[:3], max(at, watermark))
+        if kind == "-U" or row[3] < watermark or row[3] == NEVER:
             return
         self.rows["b"] = [each for each in self.rows["b"] if (each[1], each[3]) != (row[1], row[3])]
         self.rows["b"].append((*row, kind == "-D", self.arrived))
@@ -144,7 +160,9 @@ def changes_of(dice: random.Random, modes: Mapping[str, str], count: int, *, nul
             rows[id_] = row
             found.append((table, "+I", row))
         elif key in rows and dice.random() < 0.2:
-            found.append((table, "-D", rows.pop(key)))
+            gone = rows.pop(key)
+            # A delete has the time of its row, or one of its own.
+            found.append((table, "-D", gone if dice.random() < 0.3 else (*gone[:3], ts)))
         else:
             if key in rows and mode == "changelog":
                 found.append((table, "-U", rows[key]))
@@ -178,8 +196,7 @@ def compared(
     print(f"seed '{seed}'")
     dice = random.Random(seed)
     query = running(folder, modes, sql, f"mode: retract, emit: {emit}", timed=timed)
-    keyed = modes["b"] in ("upsert", "changelog")
-    model = Model(keyed, timed)
+    model = Model(modes["b"] if modes["b"] in ("upsert", "changelog") else None, timed)
     rest = changes_of(dice, modes, 50, nulls=nulls)
     while rest:
         size = dice.choice((1, 2, 5, 11))

@@ -2,6 +2,9 @@
 
 A hint names a table or a derived table by its alias. It holds for the operators that this input goes to first. Where
 all rows that come are taken back when they expire (`passes.take_back_expired`), an input is kept as long as they come.
+
+The rows of a table are its rows also behind what only delays them, a filter that waits for a watermark, and in a union
+with those of others: of their ttls the longest counts. An aggregate in two steps has one ttl for both.
 """
 
 from __future__ import annotations
@@ -22,11 +25,14 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalUnion,
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.aliases import alias, means, sides, source
+from rowkind.service.plan.traits.changelog_modes import base
 from rowkind.service.plan.traits.expiries import all_taken_back, on_expire
 from rowkind.service.plan.tree import bottom_up, walk
+from rowkind.service.source_table import SourceTable
 
 _LARGEST_NUMBER = 127
 
@@ -58,6 +64,10 @@ def _visit(query: Query, told: bool, node: LogicalNode) -> LogicalNode:
             return replace(node, left=left, right=right)
         case LogicalAggregate(is_global=True) | LogicalNormalize(takes_back=True):
             return node
+        case LogicalAggregate() if _is_second_step(node):
+            first = base(node.input.input)
+            assert isinstance(first, LogicalAggregate), "the first step is an aggregate"
+            return replace(node, input=replace(node.input, ttl_ms=first.input.ttl_ms))
         case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalOver() | LogicalNormalize():
             return replace(node, input=_limited(node.input, query, told))
     return node
@@ -65,7 +75,7 @@ def _visit(query: Query, told: bool, node: LogicalNode) -> LogicalNode:
 
 def _limited(side: LogicalInput, query: Query, told: bool) -> LogicalInput:
     """The side with its TTL; `told` says that some rows of the query are taken back when they expire."""
-    below, called = source(side.input), alias(side.input)
+    called = alias(side.input)
     hints = [
         hint.ttl_ms
         for name, hint in query.ttl_hints.items()
@@ -73,8 +83,24 @@ def _limited(side: LogicalInput, query: Query, told: bool) -> LogicalInput:
     ]
     if told and not hints and all_taken_back(side.input):
         return side
-    table = below.source.ttl_ms if isinstance(below, LogicalScan) else None
-    return replace(side, ttl_ms=hints[-1] if hints else table or query.job.ttl)
+    return replace(side, ttl_ms=hints[-1] if hints else _declared(side.input, query))
+
+
+def _declared(node: LogicalNode, query: Query) -> int | None:
+    """The ttl of the tables whose rows these are, each its own or the job's; of an operator's rows, the job's."""
+    match source(node):
+        case LogicalScan(source=SourceTable(ttl_ms=int() as own)):
+            return own
+        case LogicalUnion() as union:
+            each = [_declared(below, query) for below in union.inputs]
+            return None if None in each else max(own for own in each if own is not None)
+    return query.job.ttl
+
+
+def _is_second_step(node: LogicalAggregate) -> bool:
+    """Whether an aggregate goes on with what the one below it has begun (`passes.split_distinct`)."""
+    partial = any(name.endswith(("#first", "#between")) for call in node.calls.values() for name in call.arguments)
+    return isinstance(base(node.input.input), LogicalAggregate) and (partial or node.split_distinct)
 
 
 def check_numbers(query: Query) -> Query:

@@ -15,6 +15,8 @@ from rowkind.service.plan.logical import (
     LogicalNormalize,
     LogicalProject,
     LogicalScan,
+    LogicalStamp,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
 )
@@ -33,9 +35,13 @@ def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
 
 
 def source(node: LogicalNode) -> LogicalNode:
-    """The scan or operator below; a Normalize stands for its table."""
-    node = base(node)
-    return base(node.input.input) if isinstance(node, LogicalNormalize) else node
+    """The scan or operator below whose rows these are.
+
+    A Normalize hands on the rows of its input, and so do a filter that delays them and a stamp.
+    """
+    while isinstance(node := base(node), LogicalNormalize | LogicalTemporalFilter | LogicalStamp):
+        node = node.input.input
+    return node
 
 
 def alias(node: LogicalNode) -> str:

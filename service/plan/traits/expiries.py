@@ -7,10 +7,9 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalNormalize,
     LogicalScan,
-    LogicalTemporalFilter,
 )
 from rowkind.service.plan.query import Query, TtlHint
-from rowkind.service.plan.traits.changelog_modes import base
+from rowkind.service.plan.traits.aliases import source
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.tree import inputs
 from rowkind.service.source_table import OnExpire
@@ -18,8 +17,7 @@ from rowkind.service.source_table import OnExpire
 
 def table(node: LogicalNode) -> LogicalScan | None:
     """The table that an input is, whatever part of its rows; None for any other."""
-    while isinstance(node := base(node), LogicalTemporalFilter | LogicalNormalize):
-        node = node.input.input
+    node = source(node)
     return node if isinstance(node, LogicalScan) else None
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from rowkind.service.calc import ARRIVAL
-from rowkind.service.clocks import Closing, ColumnTime
+from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.plan.calls import LogicalCall, OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
@@ -110,7 +110,7 @@ def _join(node: LogicalJoin) -> Likeness:
 def _aggregate(node: LogicalAggregate) -> Likeness:
     text, meanings = _side(node.input)
     calls = {name: resolved(call_meant(call, meanings)) for name, call in node.calls.items()}
-    ending = "" if node.ending is None else f"{_time(node.ending.at, calls)} {node.ending.clock}"
+    ending = "" if node.ending is None else f"{_time(node.ending.at, calls)} {_clock(node.ending.clock)}"
     own = f"{_named(node.group, meanings)} {node.is_global} {node.split_distinct} {ending} {node.apart}"
     groups = {name: meanings[name] for name in node.group}
     return Likeness(_digest(f"aggregate {own} {text}"), {**groups, **calls})
@@ -126,7 +126,7 @@ def _rank(node: LogicalRank) -> Likeness:
         sorted(node.numbers.values()),
         _texts(node.condition, {**meanings, **numbers}),
         None if node.bound is None else meant(meanings[node.bound]),
-        (node.settled, node.strategy, _named(node.identity, meanings)),
+        (node.settled, node.strategy, node.in_time, _named(node.identity, meanings)),
     )
     emitted = {name: numbers[name] for name in node.numbers}
     return Likeness(_digest(f"rank {own} {text}"), {**_carried(meanings, node.input), **emitted})
@@ -137,7 +137,8 @@ def _side(side: LogicalInput, prefix: str = "") -> tuple[str, Meanings]:
     below = likeness(side.input)
     meanings = {name: resolved(f"{prefix}{meant(each)}") for name, each in below.columns.items()}
     arrival = None if side.arrival is None else meant(meanings[side.arrival])
-    chosen = (side.layout, _named(side.sub_key, meanings), side.ttl_ms, side.spread, side.copies, arrival)
+    sub_key = _named(side.sub_key, meanings)
+    chosen = (side.layout, sub_key, side.ttl_ms, side.spread, side.copies, side.remade, arrival)
     return f"{below.text} {chosen} {_closing(side.closing, meanings)}", meanings
 
 
@@ -149,7 +150,11 @@ def _closing(closing: Closing | None, meanings: Meanings) -> str:
     if closing is None:
         return ""
     kept = "" if closing.kept is None else _time(closing.kept, meanings)
-    return f"{_time(closing.late, meanings)} {kept} {closing.clock}"
+    return f"{_time(closing.late, meanings)} {kept} {_clock(closing.clock)}"
+
+
+def _clock(clock: Clock) -> str:
+    return f"{clock.tables} {clock.processing}"
 
 
 def _time(time: ColumnTime, meanings: Meanings) -> str:

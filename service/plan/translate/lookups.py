@@ -45,6 +45,8 @@ def _side(nodes: Nodes, lookup: LogicalLookup, side: LogicalInput, number: int, 
         # What a left row has met is not revised, and so not by a row that is written again.
         refreshes=side.ttl_ms is not None if by_key else refreshes(side, above),
         arrival=side.arrival,
+        # Where nothing passes the versions, a delete by key may end them where they begin.
+        times_deletes=number == 1 and _has_versions(lookup) and lookup.left.closing is not None,
     )
     return nodes.input(side, edge)
 

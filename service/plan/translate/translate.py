@@ -169,6 +169,8 @@ class _Translator:
         below |= {scan.name(ARRIVAL): (ARRIVAL, BIGINT)} if scan.numbered else {}
         needs_before = edge.needs_before if source.exact else not source.replaces
         empty = is_empty(top)
+        by_key = source.mode == "upsert" and not empty
+        time = source.watermark.time.column if source.watermark is not None else None
         return physical.PhysicalScan(
             node=self._scan_name(scan),
             source=source,
@@ -179,7 +181,8 @@ class _Translator:
                 below,
                 record,
                 replaced_by=source.primary_key if source.replaces and not source.exact and not empty else (),
-                upsert=source.mode == "upsert" and not empty,
+                upsert=by_key,
+                delete_time=time if by_key and edge.times_deletes else None,
                 nets=not (bare and (source.ordered or edge.rewrites)),
             ),
             alias=scan.path,

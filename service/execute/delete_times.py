@@ -1,0 +1,101 @@
+"""When a row of a versioned table ends that is deleted by its key alone, as in an upsert topic.
+
+Such a delete has no time of its own. It gets the watermark of its partition as it stands at the delete's place in the
+topic: the highest time of the rows before it, less the delay. So it concerns no left row that the watermark has passed,
+and it does not depend on the batches in which the topic is read. The reader knows of the rows that it reads, and each
+shard of the batches before (`service.execute.watermarks`); the later of both counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.schema import Record
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.arrival import ArrivalNumber
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Rows, concat_binary
+from rowkind.service.execute.column_times import in_us
+from rowkind.service.execute.watermarks import Watermarks
+from rowkind.service.graph import GraphScan
+from rowkind.service.physical import PhysicalLookup, PhysicalOperator, PhysicalScan
+from rowkind.service.source_table import Watermark
+
+_DAY_US = 86_400_000_000
+
+_YEAR_1_US = -62_135_596_800_000_000
+"""What a delete has where nothing is known yet."""
+
+
+def with_delete_times(scan: GraphScan, rows: Rows, known: Mapping[int, int | None]) -> Rows:
+    """The rows of a scan, and its deletes with a time where somebody wants to know it; `known` are earlier marks."""
+    watermark, column, record = scan.scan.source.watermark, scan.delete_time, scan.scan.calc.input
+    at = np.flatnonzero(rows.kind == RowKind.DELETE)
+    if column is None or watermark is None or not len(at):
+        return rows
+    reached = _marks(watermark, codec.read(record, rows.payload).column(column), rows, known)
+    return replace(rows, payload=_timed(record, column, rows.payload, at, reached[at]))
+
+
+@dataclass(frozen=True)
+class DeleteTimes:
+    """Give deletes by key that reach an operator the marks of the batches before, where these are later."""
+
+    node: PhysicalLookup
+
+    @classmethod
+    def of(cls, node: PhysicalOperator) -> DeleteTimes | None:
+        """That of an operator; None of one that has no such deletes."""
+        if not isinstance(node, PhysicalLookup) or not isinstance(node.right, PhysicalScan):
+            return None
+        return None if node.right.calc.delete_time is None else cls(node)
+
+    def __call__(self, changes: Changes, before: Watermarks) -> Changes:
+        """The changes with these times."""
+        node = self.node
+        at = np.flatnonzero((changes.side == 1) & (changes.kind == RowKind.DELETE))
+        if not len(at):
+            return changes
+        assert isinstance(node.right, PhysicalScan), "versions are those of a table"
+        assert node.match is not None, "versions are found by a time"
+        record, column = node.right.calc.output, node.match.right
+        reached = in_us(codec.read(record, changes.payload.take(pa.array(at))).column(column))
+        partitions = ArrivalNumber.partitions(changes.seq[at])
+        for partition, (mark, _) in before.seen.get(node.right.source.table, {}).items():
+            known = np.where(partitions == partition, max(_YEAR_1_US, 1000 * mark), _YEAR_1_US)
+            reached = np.maximum(reached, known)
+        return replace(changes, payload=_timed(record, column, changes.payload, at, reached))
+
+
+def _marks(watermark: Watermark, times: pa.Array, rows: Rows, known: Mapping[int, int | None]) -> Int64s:
+    """The mark of the partition of each row just before it, in microseconds."""
+    told = times.is_valid().to_numpy(zero_copy_only=False) & (rows.kind != RowKind.DELETE)
+    # Rounded down to a ms, as marks are.
+    marks = np.where(told, (in_us(times) - watermark.delay_us) // 1000 * 1000, _YEAR_1_US)
+    partitions = ArrivalNumber.partitions(rows.seq)
+    reached = np.empty(len(rows), np.int64)
+    for partition in np.unique(partitions).tolist():
+        at = np.flatnonzero(partitions == partition)
+        at = at[np.argsort(rows.seq[at], kind="stable")]
+        first = known.get(partition)
+        marks[at[0]] = max(marks[at[0]], _YEAR_1_US if first is None else 1000 * first)
+        reached[at] = np.maximum.accumulate(marks[at])
+    return reached
+
+
+def _timed(record: Record, column: str, payload: pa.BinaryArray, at: Indices, reached: Int64s) -> pa.BinaryArray:
+    """The rows with other times, in microseconds, in those at `at`, which are packed under `record`."""
+    rows = codec.read(record, payload.take(pa.array(at)))
+    type_ = record.type(column).arrow
+    if pa.types.is_date(type_):
+        # No earlier than the time.
+        reached = reached + (_DAY_US - 1)
+    times = pa.array(reached, pa.timestamp("us")).cast(type_, safe=False)
+    timed = rows.assemble(record, [times if name == column else name for name in record.names])
+    order = np.arange(len(payload))
+    order[at] = len(payload) + np.arange(len(at))
+    return concat_binary([payload, timed]).take(pa.array(order))

@@ -1,0 +1,129 @@
+"""Two nodes are one in a graph only if they agree in every field: each field, changed, changes the digest.
+
+A field that is not to count says so by its role (`operators.field_roles`), beside its declaration. The nodes are those
+of the plans of all cases of `tests/plan`, with all values in them and in the calcs that feed them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any, get_args
+
+from rowkind.avro.schema import Field, Record
+from rowkind.operators.field_roles import ROLE
+from rowkind.service import physical
+from rowkind.service.computes import computes
+from rowkind.service.physical import PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion
+from rowkind.service.physical_tree import inputs, walk
+from rowkind.service.python.function import PythonFunction
+from rowkind.service.source_table import SourceTable
+from tests.plan.cases import cases, planned
+
+APART = (SourceTable, PythonFunction, Record, Field)
+"""Of a table its declaration counts, of a function its identity, of records the types of their columns."""
+
+INPUTS = ("left", "right", "facts", "input", "inputs")
+"""The fields of nodes that are nodes themselves."""
+
+ASIDE = {("Type", "name")}
+"""What a named type is called follows from what its column is called."""
+
+EACH = 4
+"""So many values of each field of a class are changed."""
+
+Changed = Callable[[Any], Any]
+"""A node with something in it changed, made of what it is changed to."""
+
+
+class Other:
+    """A value that no field has."""
+
+    def __repr__(self) -> str:
+        return "another value"
+
+
+def replaced(value: Any, name: str, new: Any) -> Any:
+    """A value with another field, whatever the class thinks of it."""
+    found = copy.copy(value)
+    object.__setattr__(found, name, new)
+    return found
+
+
+def values(value: Any, change: Changed, names: tuple[str, ...]) -> Iterator[tuple[Any, Changed, tuple[str, ...]]]:
+    """All plain data in a value, with how the node is made of another one in its place, and columns that are known."""
+    if isinstance(value, tuple):
+        for number, each in enumerate(value):
+            yield from values(each, lambda new, n=number: change((*value[:n], new, *value[n + 1 :])), names)
+    elif hasattr(value, "__dataclass_fields__") and not isinstance(value, (*APART, *get_args(PhysicalNode))):
+        yield value, change, names
+        for each in fields(value):
+            if each.metadata.get(ROLE) not in ("aside", "column"):
+                below = getattr(value, each.name)
+                yield from values(below, lambda new, n=each.name: change(replaced(value, n, new)), names)
+
+
+def of_node(node: PhysicalNode) -> Iterator[tuple[Any, Changed, tuple[str, ...]]]:
+    """The plain data of a node, and of the calcs that feed it."""
+    names = tuple(name for each in inputs(node) for name in each.calc.output.names)
+    yield node, lambda new: new, names
+    for each in fields(node):
+        value = getattr(node, each.name)
+        if each.metadata.get(ROLE) not in ("aside", "column"):
+            yield from values(value, lambda new, n=each.name: replaced(node, n, new), names)
+        if isinstance(value, get_args(PhysicalNode)) and not isinstance(value, PhysicalUnion):
+
+            def with_calc(calc: Any, name: str = each.name, below: Any = value) -> Any:
+                return replaced(node, name, replaced(below, "calc", calc))
+
+            yield from values(value.calc, with_calc, value.calc.input.names)
+
+
+def changed(value: Any, role: str, names: tuple[str, ...]) -> Any:
+    """Another value of a field."""
+    if role == "column" and not isinstance(value, tuple):
+        return next((name for name in names if name != value), "no column")
+    if isinstance(value, tuple):
+        return (*value, next(iter(names), "no column") if role == "column" else Other())
+    if isinstance(value, Mapping):
+        return {**value, "another": Other()}
+    return not value if isinstance(value, bool) else Other()
+
+
+def test_each_field_that_changes_makes_another_node() -> None:
+    """Of each class of plain data in plans, each field that has no other role counts."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for sink in (planned(case)[1] for case in cases() if not case.is_refused):
+        for node in walk(sink):
+            if isinstance(node, PhysicalScan | PhysicalUnion | PhysicalSink):
+                continue
+            digest = computes(node)
+            for value, change, names in of_node(node):
+                for each in fields(value):
+                    role, field = each.metadata.get(ROLE, ""), (type(value).__name__, each.name)
+                    below = getattr(value, each.name)
+                    if (
+                        role == "aside"
+                        or field in ASIDE
+                        or seen[field] >= EACH
+                        or (value is node and each.name in INPUTS)
+                    ):
+                        continue
+                    seen[field] += 1
+                    other = change(replaced(value, each.name, changed(below, role, names)))
+                    assert _digest(other) != digest, f"{field} of {value} in {node.node}"
+    classes = {name for name, _ in seen}
+    nodes = {each.__name__ for each in get_args(physical.PhysicalOperator)}
+    assert nodes <= classes, f"no case has {nodes - classes}"
+    for name in ("Aggregation", "AggregateCall", "Calc", "Key", "WindowCall", "Closing", "ColumnTime", "TimeMatch"):
+        assert name in classes
+
+
+def _digest(node: Any) -> str:
+    """The digest of a node; of one that cannot be, why."""
+    try:
+        return computes(node)
+    except (KeyError, AttributeError, TypeError) as error:
+        return repr(error)

@@ -1,0 +1,115 @@
+"""Operators of a logical plan are alike only if they agree in every field but those that say so here.
+
+Each field of each operator that is looked into, and of its inputs, calls and keys, is changed to values that it has in
+other plans: then the operator is like another one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_args
+
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalRank,
+)
+from rowkind.service.plan.passes.unite_columns import unite_columns
+from rowkind.service.plan.pipeline import PASSES, logical
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.traits.likeness import likeness
+from rowkind.service.plan.tree import walk
+from tests.plan.cases import cases, planned
+
+OPERATORS = (LogicalJoin, LogicalAggregate, LogicalRank, LogicalNormalize)
+
+ASIDE = {
+    ("LogicalInput", "carried"): "that is what is united",
+    ("LogicalInput", "ids"): "they are among those carried",
+    ("LogicalInput", "input"): "what is below counts by what it computes",
+    ("LogicalJoin", "placed"): "for people",
+    ("LogicalRank", "reason"): "for people",
+    ("LogicalNormalize", "reason"): "for people",
+    ("LogicalNormalize", "arrival"): "what it is called; that there is one counts",
+    ("LogicalRank", "asked"): "the condition says it",
+    ("LogicalJoin", "answer"): "what it is called; that there is one counts",
+    ("LogicalAggregate", "calls"): "these are united",
+    ("LogicalCall", "at"): "the place in the SQL",
+} | {(each.__name__, "at"): "the place in the SQL" for each in OPERATORS}
+
+NODES = (*get_args(LogicalNode), LogicalInput)
+"""What is looked into field by field."""
+
+FEW = 3
+"""So many values of a field are tried, each in so many operators."""
+
+Part = tuple[Any, Callable[[Any], LogicalNode]]
+"""Plain data in an operator, and the operator with other data in its place."""
+
+
+def queries() -> Iterator[Query]:
+    """The queries of all cases as they are when operators are united."""
+    for case in cases():
+        if case.is_refused:
+            continue
+        query = logical(planned(case)[0], "result")
+        for each in PASSES[: PASSES.index(unite_columns)]:
+            query = each(query)
+        yield query
+
+
+def parts(value: Any, change: Callable[[Any], Any]) -> Iterator[Part]:
+    """The plain data in a value."""
+    if isinstance(value, tuple):
+        for number, each in enumerate(value):
+            yield from parts(each, lambda new, n=number: change((*value[:n], new, *value[n + 1 :])))
+    elif is_dataclass(value) and value.__class__.__module__.startswith("rowkind.") and type(value).__name__ != "Type":
+        yield value, change
+        for each in fields(value):
+            below = getattr(value, each.name)
+            if not isinstance(below, get_args(LogicalNode)) and (type(value).__name__, each.name) not in ASIDE:
+                yield from parts(below, lambda new, n=each.name: change(replace(value, **{n: new})))
+
+
+def text(operator: LogicalNode) -> str:
+    """What an operator is like; why it is like nothing if it cannot be."""
+    try:
+        return likeness(operator).text
+    except (KeyError, AssertionError) as error:
+        return repr(error)
+
+
+def test_each_field_that_changes_makes_another_operator() -> None:
+    """Of operators, their inputs, orders, keys, closings and rankings, each field counts."""
+    found: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    operators = [node for query in queries() for node in walk(query.root) if isinstance(node, OPERATORS)]
+    for operator in operators:
+        for value, _ in parts(operator, lambda new: new):
+            for each in fields(value):
+                own = found[type(value).__name__, each.name]
+                below = getattr(value, each.name)
+                if len(own) < FEW and below not in own:
+                    own.append(below)
+    tried: dict[tuple[str, str], int] = defaultdict(int)
+    for operator in operators:
+        like = likeness(operator).text
+        for value, change in parts(operator, lambda new: new):
+            for each in fields(value):
+                field = type(value).__name__, each.name
+                below = getattr(value, each.name)
+                if field in ASIDE or tried[field] >= FEW or isinstance(below, NODES):
+                    continue
+                tried[field] += 1
+                others = [not below] if isinstance(below, bool) else [new for new in found[field] if new != below]
+                for new in others:
+                    try:
+                        changed = change(replace(value, **{each.name: new}))
+                    except AssertionError:
+                        continue
+                    assert text(changed) != like, f"{field} of {value} is {new}"
+    assert {name for name, _ in tried} >= {each.__name__ for each in OPERATORS}
