@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlglot
@@ -25,6 +25,7 @@ from rowkind.service.plan.logical import (
     LogicalJoin,
     LogicalLookup,
     LogicalNode,
+    LogicalOver,
     LogicalProject,
 )
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
@@ -66,7 +67,7 @@ def casts(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
     found: set[Rewrite] = set()
     for node in walk(root):
         known = _known(node)
-        if isinstance(node, LogicalAggregate):
+        if isinstance(node, LogicalAggregate | LogicalOver):
             for call in node.calls.values():
                 if call.function == "avg" and family(known[call.arguments[0]][1]) == "integer":
                     found.update(_cast(call.at, known[call.arguments[0]][1].required.sql, texts))
@@ -167,15 +168,23 @@ def _cast(call: exp.Expr, to: str, texts: dict[str, str]) -> Iterator[Rewrite]:
         return
     text = texts[place.origin]
     first = place.first - sum(len(each[0]) for each in _MARKS.finditer(marked(text)[: place.first]))
-    words = [token for token in _tokens(text) if token.start >= first]
-    depth, last = 0, first
-    for number, token in enumerate(words):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        last = token.end + 1
-        following = words[number + 1].text.upper() if number + 1 < len(words) else ""
-        if token.token_type is TokenType.R_PAREN and depth == 0 and following != "FILTER":
-            break
+    last = _end_of_call([token for token in _tokens(text) if token.start >= first])
     yield Rewrite(place.origin, first, ((first, first, "CAST("), (last, last, f" AS {to})")))
+
+
+def _end_of_call(tokens: Sequence[Token]) -> int:
+    """Where a call ends that begins with the first token; FILTER (…), OVER (…) and OVER w belong to it."""
+    depth = 0
+    for number, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        following = tokens[number + 1].text.upper() if number + 1 < len(tokens) else ""
+        if depth:
+            continue
+        if token.token_type is TokenType.R_PAREN and following not in ("FILTER", "OVER"):
+            return token.end + 1
+        if token.text.upper() == "OVER" and following != "(":
+            return tokens[number + 1].end + 1
+    return tokens[-1].end + 1
 
 
 def _tokens(sql: str) -> list[Token]:

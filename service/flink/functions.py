@@ -44,7 +44,12 @@ SPELLINGS: Mapping[tuple[str, int], str] = {
     ("WEEK", 1): "WEEKOFYEAR({0})",
     ("FLOOR TO", 2): "DATE_TRUNC('{1}', {0})",
     ("EXTRACT SECOND", 1): "SECOND({0})",
-    # Values.
+    # Values. A separator that is left out is a comma in Flink, and nothing in Spark.
+    ("LISTAGG", 1): "LISTAGG({0}, ',')",
+    ("STR_TO_MAP", 1): "STR_TO_MAP({0}, ',', '=')",
+    ("STR_TO_MAP", 2): "STR_TO_MAP({0}, {1}, '=')",
+    ("ARRAY_SORT", 1): "SORT_ARRAY({0})",
+    ("ARRAY_SORT", 2): "SORT_ARRAY({0}, {1})",
     ("ELEMENT", 1): "ELEMENT_AT({0}, 1)",
     ("TRUNCATE", 1): "CAST({0} AS BIGINT)",
 }
