@@ -45,7 +45,7 @@ class Translator:
         indent = self._indent(words[0].start)
         pieces = tuple(
             replace(piece, text=re.sub(rf"\n[ \t]{{0,{indent}}}", "\n", piece.text)) if "\n" in piece.text else piece
-            for piece in self._sql(words).pieces
+            for piece in self.sql(words).pieces
         )
         return Sql(pieces)
 
@@ -54,7 +54,8 @@ class Translator:
         line = self.script.text[self.script.text.rfind("\n", 0, at) + 1 : at]
         return len(line) if not line.strip() else len(line) - len(line.lstrip())
 
-    def _sql(self, words: Sequence[Word]) -> Sql:
+    def sql(self, words: Sequence[Word]) -> Sql:
+        """Some words of a query, with their indents. Raises NotCarriedOver."""
         found, at = Sql(), 0
         while at < len(words):
             if at:
@@ -81,8 +82,11 @@ class Translator:
             return self._hint(word), 1
         if word.kind == "text":
             return self._piece(word, quoted(word.value)), 1
-        if word.upper == "LATERAL" and left.peek(1) == "TABLE":
-            raise NotCarriedOver(word.start, "a table function is not carried over: UNNEST of an array is one of SQL")
+        if word.upper == "LATERAL" and left.peek(1) != "(":
+            text = "write JOIN t FOR SYSTEM_TIME AS OF PROCTIME()" if left.peek(1) == "SNAPSHOT" else (
+                "UNNEST of an array is one of SQL"
+            )  # fmt: skip
+            raise NotCarriedOver(word.start, f"a table function is not carried over: {text}")
         if word.upper in ("TIMESTAMP", "TIME") and len(words) > at + 1 and words[at + 1].kind == "text":
             if word.upper == "TIME":
                 text = "a TIME cannot be written out: write CAST(… AS STRING) around the column, and compare texts"
@@ -92,7 +96,7 @@ class Translator:
             return self._piece(word, "NULL"), 1
         if word.upper in ("ARRAY", "MAP") and left.peek(1) == "[":
             left.take()
-            made = self._piece(word, word.upper) + filled("({0})", (self._sql(_bracketed(left)),), word.start)
+            made = self._piece(word, word.upper) + filled("({0})", (self.sql(_bracketed(left)),), word.start)
             return self._subscripts(made, left), left.at
         if word.upper in (")", "]") and left.peek(1) == "[":
             raise NotCarriedOver(word.start, "a place in an array is written TRY_ELEMENT_AT(array, place) here")
@@ -103,7 +107,7 @@ class Translator:
                 return self._skipping_nulls(word, inside, left), left.at
             call = self._call(word, inside)
             if call is None and left.peek() == "[":
-                call = self._piece(word) + filled("({0})", (self._sql(inside),), word.start)
+                call = self._piece(word) + filled("({0})", (self.sql(inside),), word.start)
             if call is not None:
                 return self._subscripts(call, left), left.at
         elif word.is_name and before != ".":
@@ -118,7 +122,7 @@ class Translator:
         while behind.peek() == "[":
             at, inner = behind.start, _bracketed(behind)
             by_text = len(inner) == 1 and inner[0].kind == "text"
-            value = filled("{0}[{1}]" if by_text else "TRY_ELEMENT_AT({0}, {1})", (value, self._sql(inner)), at)
+            value = filled("{0}[{1}]" if by_text else "TRY_ELEMENT_AT({0}, {1})", (value, self.sql(inner)), at)
         return value
 
     def _name(self, words: Sequence[Word], at: int, before: str) -> tuple[Sql, int]:
@@ -128,14 +132,28 @@ class Translator:
             end += 2
         last = words[end]
         is_call = end + 1 < len(words) and words[end + 1].upper == "("
-        if before in ("FROM", "JOIN", "TABLE") and end > at and last.value in self.tables:
-            return self._piece(last), end - at + 1
+        if before in ("FROM", "JOIN", "TABLE") and last.value in self.tables:
+            table, behind = self._piece(last), Reader(words[end + 1 :])
+            made = self._matched(table, behind) if behind.peek() == "MATCH_RECOGNIZE" else table
+            return made, end - at + 1 + behind.at
         if not is_call and last.value in self.proctime and before not in ("AS", "FROM", "JOIN"):
             return self._piece(last, "PROCTIME()"), end - at + 1
         whole = Sql((Stretch(self.script.text[words[at].start : last.end], words[at].start),))
         behind = Reader(words[end + 1 :])
         whole = self._subscripts(whole, behind)
         return whole, end - at + 1 + behind.at
+
+    def _matched(self, table: Sql, behind: Reader) -> Sql:
+        """A table and the MATCH_RECOGNIZE behind it, which takes the time of processing as a column alone."""
+        clause = [behind.take()]
+        inside = behind.parenthesised()
+        clause += behind.words[len(clause) : behind.at]
+        keywords = [word.upper for word in inside]
+        for place, word in enumerate(inside):
+            if keywords[max(place - 2, 0) : place] == ["ORDER", "BY"] and word.value in self.proctime:
+                rows = filled("(SELECT *, PROCTIME() AS {1} FROM {0}) ", (table, self._piece(word)), table.at)
+                return rows + replace(self, proctime=self.proctime - {word.value}).sql(clause)
+        return table + Sql((Stretch(" ", table.at),)) + self.sql(clause)
 
     def _call(self, name: Word, inside: Sequence[Word]) -> Sql | None:
         """A call of a function that is spelled otherwise in Spark; None for one that is not."""
@@ -147,7 +165,7 @@ class Translator:
                     return None
                 # An alias of a subquery stands in parentheses of its own.
                 type_ = spark_type(Reader(to[-1]))
-                return self._piece(name) + filled("({0} AS " + type_ + ")", (self._sql(value),), name.start)
+                return self._piece(name) + filled("({0} AS " + type_ + ")", (self.sql(value),), name.start)
             case "CEIL" | "FLOOR" if len(ends := parts(inside, "TO")) == 2:
                 called, arguments = f"{called} TO", [ends[0], ends[1]]
             case "EXTRACT" if inside and inside[0].upper == "SECOND":
@@ -165,16 +183,16 @@ class Translator:
         template = spelled(called, len(arguments))
         if template is None:
             return None
-        return filled(template, tuple(self._sql(each) for each in arguments), name.start)
+        return filled(template, tuple(self.sql(each) for each in arguments), name.start)
 
     def _skipping_nulls(self, name: Word, inside: Sequence[Word], behind: Reader) -> Sql:
         """A call that skips NULLs unless RESPECT NULLS is written, inside of its parentheses or behind them."""
         value, said = list(inside), ""
         if [each.upper for each in inside[-2:]] in (["IGNORE", "NULLS"], ["RESPECT", "NULLS"]):
             value, said = value[:-2], inside[-2].upper
-        made = self._piece(name) + filled("({0})", (self._sql(value),), name.start)
+        made = self._piece(name) + filled("({0})", (self.sql(value),), name.start)
         if behind.accept("FILTER"):
-            made += filled(" FILTER ({0})", (self._sql(behind.parenthesised()),), name.start)
+            made += filled(" FILTER ({0})", (self.sql(behind.parenthesised()),), name.start)
         for treatment in ("IGNORE", "RESPECT"):
             if behind.accept(treatment, "NULLS"):
                 said = treatment
@@ -186,7 +204,7 @@ class Translator:
         if rest or delimiter.kind != "text":
             raise NotCarriedOver(name.start, "SPLIT takes a delimiter that is written out")
         pattern = self._piece(delimiter, quoted(re.escape(delimiter.value)))
-        return filled("SPLIT({0}, {1})", (self._sql(arguments[0]), pattern), name.start)
+        return filled("SPLIT({0}, {1})", (self.sql(arguments[0]), pattern), name.start)
 
     def _json(self, name: Word, arguments: list[list[Word]]) -> Sql:
         """A path in JSON; what is not there or no JSON is NULL, as in Flink if nothing else is said."""
@@ -202,7 +220,7 @@ class Translator:
                 raise NotCarriedOver(options[0].start, text)
         plain = re.sub(r"^\s*(lax|strict)\s+", "", path.value)
         template = SPELLINGS[name.upper, 2]
-        found = filled(template, (self._sql(arguments[0]), self._piece(path, quoted(plain))), name.start)
+        found = filled(template, (self.sql(arguments[0]), self._piece(path, quoted(plain))), name.start)
         return found if to is None else filled(f"TRY_CAST({{0}} AS {to})", (found,), name.start)
 
     def _hint(self, hint: Word) -> Sql:

@@ -42,8 +42,8 @@ def test_every_insert_of_a_set_is_a_sink(tmp_path: Path, statements: str) -> Non
     """However the set is written, the job has both sinks and nothing is noted."""
     assert imported("f.sql", TABLES + statements).notes == ()
     job = imported_job(tmp_path, TABLES + statements)
-    assert sorted(given(job, ROWS, "o", 1), key=str) == sorted(COPIED, key=str)
-    assert given(job, ROWS, "u", 1) == COUNTED
+    assert sorted(given(job, ROWS, "o"), key=str) == sorted(COPIED, key=str)
+    assert given(job, ROWS, "u") == COUNTED
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_columns_of_create_table_as_are_the_querys_by_their_names(
 ) -> None:
     """CREATE TABLE may give them another type; which come first makes no difference to a reader of the topic."""
     job = imported_job(tmp_path, f"{TABLES}CREATE TABLE w {table} WITH ({KAFKA}) AS SELECT a, id FROM t;")
-    assert given(job, ROWS[:1], "w", 1) == [expected]
+    assert given(job, ROWS[:1], "w") == [expected]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_on_conflict_is_the_sinks(tmp_path: Path, clause: str, setting: str, exp
     """What Flink does with several rows under a key of the table is said in the job file."""
     job = imported_job(tmp_path, f"{TABLES}INSERT INTO u SELECT id, a FROM t WHERE id = 1 {clause};")
     assert job.sinks["u"].on_conflict == setting
-    assert given(job, ROWS, "u", 1) == [{"id": 1, "n": expected}]
+    assert given(job, ROWS, "u") == [{"id": 1, "n": expected}]
 
 
 def test_on_conflict_do_error_needs_a_key_of_the_result() -> None:
@@ -118,8 +118,8 @@ def test_print_and_blackhole_take_every_change(tmp_path: Path, connector: str) -
     assert found.whole, found.notes
     job = imported_job(tmp_path, script)
     assert [job.sinks[name].mode for name in ("p", "q")] == ["retract", "retract"]
-    assert sorted(row["n"] for row in given(job, ROWS, "p", 1)) == [1, 2]
-    assert given(job, ROWS, "q", 1) == [{"id": 1, "a": 3}, {"id": 2, "a": None}]
+    assert sorted(row["n"] for row in given(job, ROWS, "p")) == [1, 2]
+    assert given(job, ROWS, "q") == [{"id": 1, "a": 3}, {"id": 2, "a": None}]
 
 
 @pytest.mark.parametrize("format_", ["canal-json", "maxwell-json", "ogg-json", "debezium-json"])
@@ -151,5 +151,5 @@ def test_like_takes_the_columns_of_the_record_always(tmp_path: Path, clause: str
     CREATE TABLE c WITH ({KAFKA}) LIKE b {clause};
     CREATE TABLE p WITH ('connector' = 'print') AS SELECT * FROM c;"""
     rows = inserts("c", [{"id": 1, "at": "2026-01-02T03:04:05"}])
-    (row,) = given(imported_job(tmp_path, script), rows, "p", 1)
+    (row,) = given(imported_job(tmp_path, script), rows, "p")
     assert list(row) == columns

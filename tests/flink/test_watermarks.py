@@ -122,7 +122,7 @@ def test_a_time_attribute_is_not_null(tmp_path: Path, time: str, value: str, que
     CREATE TABLE o WITH ({KAFKA}) AS {query};"""
     column = "s" if "STRING" in time else "at"
     rows = inserts("t", [{"id": each, column: value.format(each)} for each in (2, 1, 3)])
-    found = given(imported_job(tmp_path, text), rows, "o", 1)
+    found = given(imported_job(tmp_path, text), rows, "o")
     assert sorted(row["id"] for row in found) == ([0, 1, 3] if "SUM" in query else [1, 2, 3])
 
 
@@ -133,7 +133,7 @@ def test_a_row_whose_computed_time_is_null_is_left_out(tmp_path: Path) -> None:
       SELECT id, window_end FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '1' HOUR));"""
     texts = ["2026-01-01 00:30:00", None, "no time", "2026-01-01 01:30:00"]
     rows = inserts("t", [{"id": each, "s": text} for each, text in enumerate(texts)])
-    found = given(imported_job(tmp_path, text), rows, "o", 1)
+    found = given(imported_job(tmp_path, text), rows, "o")
     assert [row["id"] for row in found] == [0, 3]
     assert imported("f.sql", text).notes == ("f.sql:1:38: t: rows whose at is NULL are left out; Flink stops at them",)
 

@@ -22,15 +22,23 @@ def imported_job(folder: Path, script: str) -> Job:
     return load(file, {})
 
 
-def given(job: Job, changes: Sequence[Change], sink: str, batch_rows: int) -> list[dict[str, Any]]:
-    """The rows that are left in a sink when all changes are read and time has come to its end.
+def given(job: Job, changes: Sequence[Change], sink: str, *batch_rows: int, ended: bool = True) -> list[dict[str, Any]]:
+    """The rows that are left in a sink when all changes are read, and if `ended`, time has come to its end.
 
-    A table with computed columns is a view over `<table>_topic`, which its changes go to.
+    A table with computed columns is a view over `<table>_topic`, which its changes go to. All sizes of batches must
+    leave the same rows, in any order.
     """
-    found = plan(job, sink)
-    batches = read(job, list(_of_topics(job, changes)), "changes", batch_rows)
-    end(found, batches)
-    return [json.loads(line)["row"] for line in results(job, found, batches, in_memory(print), fold=True)]
+    planned, own = plan(job, sink), list(_of_topics(job, changes))
+    folds = []
+    for rows in batch_rows or (1,):
+        batches = read(job, own, "changes", rows)
+        if ended:
+            end(planned, batches)
+        lines = results(job, planned, batches, in_memory(print), fold=True)
+        folds.append([json.loads(line)["row"] for line in lines])
+    for rows, fold in zip(batch_rows, folds, strict=False):
+        assert sorted(map(str, fold)) == sorted(map(str, folds[0])), f"batches of {rows}"
+    return folds[0]
 
 
 def _of_topics(job: Job, changes: Sequence[Change]) -> Iterator[Change]:
