@@ -85,7 +85,7 @@ def table(script: Script, reader: Reader, tables: Mapping[str, CreateTable]) -> 
     if reader.accept("PARTITIONED", "BY"):
         reader.parenthesised()
     if reader.accept("DISTRIBUTED"):
-        while reader.peek() not in ("WITH", "LIKE", "AS", ""):
+        while not reader.done and reader.peek() not in ("WITH", "LIKE", "AS"):
             reader.take()
     if reader.accept("WITH"):
         made = replace(made, options=_options(reader.parenthesised()))
@@ -93,6 +93,8 @@ def table(script: Script, reader: Reader, tables: Mapping[str, CreateTable]) -> 
         made = _like(reader, made, tables)
     if reader.accept("AS"):
         return replace(made, query=tuple(reader.rest()))
+    if not reader.done:
+        raise NotCarriedOver(reader.start, f"CREATE TABLE {name.value} is not understood from here on")
     for each in made.columns:
         if not each.type and not each.computed:
             script.note(each.at, f"the column {each.name} is left out: it has no type")

@@ -43,6 +43,7 @@ SAME = (
 OTHERWISE = {
     "a / b": "a DIV b",
     "a / 2 / b": "a DIV 2 DIV b",
+    "a/2": "a DIV 2",
     "(a + 4 / 2) * d / b": "(a + 4 DIV 2) * d / b",
     "SUM(a) / COUNT(*)": "SUM(a) DIV COUNT(*)",
     "AVG(a)": "CAST(AVG(a) AS INT)",
@@ -190,6 +191,23 @@ def test_the_values_are_flinks(tmp_path: Path, expression: str, expected: Any) -
     }
     found = folded(tmp_path, f"SELECT {_written(expression)} AS v FROM r", tables, inserts("r", [row]))
     assert found == [{"v": expected}], json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("a / 2", "a DIV 2"),
+        ("(a / 2) / 3", "(a DIV 2) DIV 3"),
+        ("FLOOR(t TO HOUR)", "CAST(DATE_TRUNC('HOUR', t) AS TIMESTAMP_NTZ)"),
+        ("FLOOR(d)", "CAST(FLOOR(d) AS DOUBLE)"),
+    ],
+)
+def test_a_key_of_groups_is_written_as_in_the_select_list(key: str, written: str) -> None:
+    """The plan has it once, and the text twice."""
+    query = f"SELECT {key} AS k, COUNT(*) AS n FROM r GROUP BY {key} HAVING {key} IS NOT NULL"
+    script = SCRIPT.replace("SELECT {} AS v FROM r", query)
+    job = YAML(typ="safe").load(imported("f.sql", script).text)
+    assert job["sinks"]["o"]["sql"] == query.replace(key, written)
 
 
 def _written(expression: str) -> str:
