@@ -3,7 +3,8 @@
 - `a / b` of whole numbers is whole in Flink: `a DIV b`.
 - AVG of whole numbers is whole in Flink: a CAST around it.
 - FLOOR(t TO unit) has the type of `t` in Flink: a CAST around DATE_TRUNC.
-- CEIL and FLOOR of a DOUBLE are DOUBLE in Flink: a CAST around them.
+- CEIL and FLOOR of a DOUBLE are DOUBLE in Flink, SIGN of a whole number is one, and a DATE with days more is a DATE:
+  a CAST around them.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Rewrite:
 
 Marks = dict[SqlSpan, str]
 Mark = tuple[str, int]
+_DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 
 _MARKS = re.compile(r" /\*@\d+@\*/")
 
@@ -124,7 +126,9 @@ def _in_flink(called: exp.Anonymous, known: Columns) -> str | None:
             return "TIMESTAMP_NTZ"
         case "DATE_TRUNC", "date":
             return "DATE"
-        case (("CEIL" | "CEILING" | "FLOOR"), "float"):
+        case "TIMESTAMPADD", "date" if called.expressions[0].name.upper() in _DAYS:
+            return "DATE"
+        case (("CEIL" | "CEILING" | "FLOOR"), "float") | ("SIGN", "integer"):
             return None if of is None else of.required.sql
     return None
 

@@ -28,6 +28,9 @@ _HINT = re.compile(r"(\w+)\s*(?:\(([^)]*)\))?")
 _PAIR = re.compile(r"'?([\w.]+)'?\s*=\s*'([^']*)'")
 _SKIP_NULLS = ("FIRST_VALUE", "LAST_VALUE")
 """Aggregate functions that skip NULLs in Flink by themselves, and in Spark with IGNORE NULLS."""
+_KEEPS_NULLS = (
+    "ARRAY_AGG leaves NULLs out here, which Flink keeps, and of no values it is empty, which is NULL in Flink"
+)
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ class Translator:
         if word.is_name and left.peek(1) == "(" and before != ".":
             left.take()
             inside = left.parenthesised()
+            if word.upper == "ARRAY_AGG":
+                self.script.note(word.start, _KEEPS_NULLS)
             if word.upper in _SKIP_NULLS:
                 return self._skipping_nulls(word, inside, left), left.at
             call = self._call(word, inside)
@@ -170,6 +175,8 @@ class Translator:
                 called, arguments = f"{called} TO", [ends[0], ends[1]]
             case "EXTRACT" if inside and inside[0].upper == "SECOND":
                 called, arguments = "EXTRACT SECOND", [list(inside[2:])]
+            case "SPLIT_INDEX" if len(arguments) == 3 and arguments[2][0].kind != "number":
+                called = "SPLIT_INDEX of any place"
             case "TO_TIMESTAMP_LTZ" if len(arguments) == 2:
                 digits = arguments[1][0].value
                 unit = {"0": "seconds", "3": "milliseconds"}.get(digits, "text")

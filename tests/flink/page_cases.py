@@ -1,11 +1,13 @@
 """The pages of Flink's documentation as files in `pages`: what each shows, and what a script of it gives here.
 
-A file is named for its page. `tables` has the DDL that its scripts share, and `rows` the changes of these tables: text
+Its `pages` are those that it is of, below `docs/content/docs` in Flink's repository. `tables` has the DDL that its scripts share, and `rows` the changes of these tables: text
 tables with a header, in order, in which a column `op` has the row kind; `clock` sets the logged time of what follows.
 Each of its `cases` has a `query`, whose result goes to a print sink, or a `script` with sinks of its own, and either
-`result`, the rows that the page shows (`results`: by the names of sinks), or `refused`, why there is no such sink.
-`notes` are parts of what the import notes. A case may have tables and rows of its own besides. With `open`, time does
-not come to its end behind the rows. `differs` says why a result is not the one that the page shows.
+`result`, the rows that the page shows (`results`: by the names of sinks), or `refused`, why there is no such sink. Or
+it has `expressions` over the table `one`, each with its value. A case may have tables and rows of its own besides.
+
+`notes` are parts of what the import notes. With `open`, time does not come to its end behind the rows. `differs` says
+why a result is not the one that the page shows.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from rowkind.service.job.model import Job
 from tests.trying import Change
 
 PAGES = sorted((Path(__file__).parent / "pages").glob("*.yaml"))
+WITHOUT_CASES = Path(__file__).parent / "pages_without_cases.yaml"
 PRINTED = "printed"
 """The sink of a `query`."""
+_YAML = YAML(typ="safe")
 _MINUTE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d(?:\.\d+)?)?Z?")
 
@@ -66,6 +70,17 @@ def cases() -> list[PageCase]:
     return [case for file in PAGES for case in _of_page(file)]
 
 
+def pages() -> set[str]:
+    """The pages that have cases."""
+    return {page for file in PAGES for page in _YAML.load(file.read_text())["pages"]}
+
+
+def pages_without_cases() -> dict[str, str]:
+    """The pages that have SQL and no cases, and why."""
+    found: dict[str, str] = _YAML.load(WITHOUT_CASES.read_text())
+    return found
+
+
 def text_table(text: str) -> list[dict[str, str]]:
     """The rows of a table of text, whose first line has the names of its columns."""
     header, *lines = ([cell.strip() for cell in line.split("|")] for line in text.strip().splitlines())
@@ -78,10 +93,14 @@ def shown(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _of_page(file: Path) -> Iterator[PageCase]:
-    page = YAML(typ="safe").load(file.read_text())
+    page = _YAML.load(file.read_text())
     for case in page["cases"]:
-        own = case.get("script") or f"CREATE TABLE {PRINTED} WITH ('connector' = 'print') AS\n{case['query']};"
-        results = case.get("results", {PRINTED: case["result"]} if "result" in case else {})
+        query, results = case.get("query"), case.get("results", {PRINTED: case["result"]} if "result" in case else {})
+        if "expressions" in case:
+            named = {f"v{number}": each for number, each in enumerate(case["expressions"].items(), 1)}
+            query = f"SELECT {', '.join(f'{each} AS {name}' for name, (each, _) in named.items())} FROM one"
+            results = {PRINTED: f"{' | '.join(named)}\n{' | '.join(value for _, value in named.values())}"}
+        own = case.get("script") or f"CREATE TABLE {PRINTED} WITH ('connector' = 'print') AS\n{query};"
         yield PageCase(
             page=file.stem,
             name=case["name"],

@@ -12,7 +12,7 @@ import pytest
 from rowkind.service.flink.job_file import imported
 from rowkind.service.flink.script import ScriptError
 from rowkind.service.job.load import load
-from tests.flink.page_cases import PageCase, cases, shown, text_table
+from tests.flink.page_cases import PageCase, cases, pages, pages_without_cases, shown, text_table
 from tests.flink.trying import given
 
 CASES = cases()
@@ -45,6 +45,14 @@ def test_the_names_of_a_pages_cases_differ() -> None:
 def test_a_case_has_a_result_or_a_reason() -> None:
     """No script is only imported."""
     assert [case.name for case in CASES if not case.results and not case.refused] == []
+
+
+def test_each_page_has_cases_or_a_reason() -> None:
+    """The two lists are apart, and every page of queries has cases."""
+    assert pages().isdisjoint(pages_without_cases())
+    assert all(pages_without_cases().values())
+    queries = [page for page in pages_without_cases() if page.startswith("sql/reference/queries/")]
+    assert queries == ["sql/reference/queries/overview"]
 
 
 def _imported(case: PageCase) -> tuple[str, str]:
