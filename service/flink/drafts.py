@@ -19,8 +19,9 @@ from rowkind.service.flink.text import Sql, Stretch
 class SinkDraft:
     """A sink to be: where its results go, which columns of which types its table has, and its query so far.
 
-    The query's columns are those of `types` by their places, with `by_name` by their names, where others are let be.
-    `conflict` is the `on_conflict` of a sink whose key several rows may share.
+    The query's columns are those of `types` by their places, with `by_name` by their names, where others are let be. It
+    does not have those of `missing`, which are NULL. `conflict` is the `on_conflict` of a sink whose key is not one of
+    the result.
     """
 
     name: str
@@ -30,6 +31,7 @@ class SinkDraft:
     mode: str
     key: tuple[str, ...]
     types: Mapping[str, str]
+    missing: Mapping[str, str]
     sql: Sql
     union: bool
     by_name: bool
@@ -83,9 +85,6 @@ class Drafting:
             raise NotCarriedOver(apart[0].at, text)
         topic = topic_of(self.script, table, sink=True)
         given = first.columns or tuple(table.record)
-        if misses := [column for column in table.record if column not in given]:
-            text = f"{name}: the columns {', '.join(misses)}, which INSERT INTO does not name, are left out"
-            self.script.note(first.at, text)
         if topic.format == "plain_avro":
             self.script.note(first.at, f"{name}: Avro is written in the registry's frame here, and not plain")
         if topic.mode == "debezium":
@@ -99,6 +98,7 @@ class Drafting:
             mode=_mode(topic, table),
             key=() if topic.mode == "changes" else table.primary_key,
             types={column: table.record[column] for column in given if column in table.record},
+            missing={column: type_ for column, type_ in table.record.items() if column not in given},
             sql=self._query(inserts, given),
             union=len(inserts) > 1,
             by_name=first.by_name,

@@ -138,9 +138,9 @@ class Translator:
         last = words[end]
         is_call = end + 1 < len(words) and words[end + 1].upper == "("
         if before in ("FROM", "JOIN", "TABLE") and last.value in self.tables:
-            table, behind = self._piece(last), Reader(words[end + 1 :])
-            made = self._matched(table, behind) if behind.peek() == "MATCH_RECOGNIZE" else table
-            return made, end - at + 1 + behind.at
+            behind = Reader(words[end + 1 :])
+            matched = self._matched(self._piece(last), behind) if behind.peek() == "MATCH_RECOGNIZE" else None
+            return (self._piece(last), end - at + 1) if matched is None else (matched, end - at + 1 + behind.at)
         if not is_call and last.value in self.proctime and before not in ("AS", "FROM", "JOIN"):
             return self._piece(last, "PROCTIME()"), end - at + 1
         whole = Sql((Stretch(self.script.text[words[at].start : last.end], words[at].start),))
@@ -148,17 +148,17 @@ class Translator:
         whole = self._subscripts(whole, behind)
         return whole, end - at + 1 + behind.at
 
-    def _matched(self, table: Sql, behind: Reader) -> Sql:
-        """A table and the MATCH_RECOGNIZE behind it, which takes the time of processing as a column alone."""
-        clause = [behind.take()]
+    def _matched(self, table: Sql, behind: Reader) -> Sql | None:
+        """A table and the MATCH_RECOGNIZE behind it, if that is by a time of processing, which it takes as a column."""
+        behind.take()
         inside = behind.parenthesised()
-        clause += behind.words[len(clause) : behind.at]
         keywords = [word.upper for word in inside]
         for place, word in enumerate(inside):
             if keywords[max(place - 2, 0) : place] == ["ORDER", "BY"] and word.value in self.proctime:
                 rows = filled("(SELECT *, PROCTIME() AS {1} FROM {0}) ", (table, self._piece(word)), table.at)
-                return rows + replace(self, proctime=self.proctime - {word.value}).sql(clause)
-        return table + Sql((Stretch(" ", table.at),)) + self.sql(clause)
+                clause = replace(self, proctime=self.proctime - {word.value}).sql(behind.words[: behind.at])
+                return rows + clause
+        return None
 
     def _call(self, name: Word, inside: Sequence[Word]) -> Sql | None:
         """A call of a function that is spelled otherwise in Spark; None for one that is not."""

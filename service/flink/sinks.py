@@ -13,7 +13,7 @@ from rowkind.service.flink.by_type import casts, divisions, marked
 from rowkind.service.flink.document import Commented, document
 from rowkind.service.flink.drafts import SinkDraft
 from rowkind.service.flink.script import Script
-from rowkind.service.flink.selects import renamed, select_list, unaliased, wrapped
+from rowkind.service.flink.selects import renamed, select_list, spoken, unaliased, wrapped
 from rowkind.service.flink.text import Sql, Stretch
 from rowkind.service.graph import graph
 from rowkind.service.job.load import loaded
@@ -137,11 +137,11 @@ class _Fitting:
         """Call the columns as the table does, cast them to its types, and leave out rows without a key."""
         draft, wanted = self.draft, list(self.draft.types.items())
         _, result = self._result()
+        missing = draft.missing
         if draft.by_name:
-            if misses := [name for name in draft.types if name not in result]:
-                text = f"{draft.name}: the columns {', '.join(misses)}, which the query does not have, are left out"
-                self.script.note(draft.at, text)
+            missing = {name: type_ for name, type_ in draft.types.items() if name not in result}
             wanted = [(name, draft.types.get(name, "")) for name in result]
+        empty = self._empty(missing)
         if wanted and len(result) != len(wanted):
             text = f"its query has {len(result)} columns, and the table {len(wanted)}, those left out aside"
             raise PlanError("", text)
@@ -163,17 +163,27 @@ class _Fitting:
                 f"too where table.exec.sink.not-null-enforcer says so"
             )
             self.script.note(draft.at, text, lost=False)
-        if not nulls and all(inner == outer and not cast for inner, outer, cast in listed):
+        if not nulls and not empty and all(inner == outer and not cast for inner, outer, cast in listed):
             return
         items = None if draft.union or nulls else select_list(str(draft.sql))
         if items is not None and len(items) == len(listed):
-            self.draft = replace(draft, sql=draft.sql.edited(self._in_place(str(draft.sql), items, listed)))
+            edits = self._in_place(str(draft.sql), items, listed)
+            edits += [(items[-1][1], items[-1][1], "".join(f", {each}" for each in empty))] if empty else []
+            self.draft = replace(draft, sql=draft.sql.edited(edits))
         else:
-            before, behind = wrapped(listed, where)
+            before, behind = wrapped(listed, where, empty)
             at = draft.sql.at
             self.draft = replace(
                 draft, sql=Sql((Stretch(before, at),)) + draft.sql.indented() + Sql((Stretch(behind, at),))
             )
+
+    def _empty(self, missing: Mapping[str, str]) -> list[str]:
+        """The columns of the table that the query does not have, as NULLs; one that cannot be NULL is noted."""
+        left_out = [name for name, type_ in missing.items() if type_.endswith("NOT NULL") or "<" in type_]
+        if left_out:
+            text = f"{self.draft.name}: the columns {', '.join(left_out)}, which the query does not have, are left out"
+            self.script.note(self.draft.at, text)
+        return [f"CAST(NULL AS {type_}) AS {spoken(name)}" for name, type_ in missing.items() if name not in left_out]
 
     def _in_place(
         self, sql: str, items: Any, listed: Sequence[tuple[str, str, str | None]]

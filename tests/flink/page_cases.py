@@ -1,10 +1,11 @@
 """The pages of Flink's documentation as files in `pages`: what each shows, and what a script of it gives here.
 
-Its `pages` are those that it is of, below `docs/content/docs` in Flink's repository. `tables` has the DDL that its scripts share, and `rows` the changes of these tables: text
-tables with a header, in order, in which a column `op` has the row kind; `clock` sets the logged time of what follows.
-Each of its `cases` has a `query`, whose result goes to a print sink, or a `script` with sinks of its own, and either
-`result`, the rows that the page shows (`results`: by the names of sinks), or `refused`, why there is no such sink. Or
-it has `expressions` over the table `one`, each with its value. A case may have tables and rows of its own besides.
+Its `pages` are those that it is of, below `docs/content/docs` in Flink's repository. `tables` has the DDL that its
+scripts share, and `rows` the changes of these tables: text tables with a header, in order, in which a column `op` has
+the row kind; `clock` sets the logged time of what follows. Each of its `cases` has a `query`, whose result goes to a
+print sink, or a `script` with sinks of its own, and either `result`, the rows that the page shows (`results`: by the
+names of sinks), or `refused`, why there is no such sink. Or it has `expressions` over the table `one`, each with its
+value. A case may have tables and rows of its own besides.
 
 `notes` are parts of what the import notes. With `open`, time does not come to its end behind the rows. `differs` says
 why a result is not the one that the page shows.

@@ -61,7 +61,7 @@ def test_every_insert_of_a_set_is_a_sink(tmp_path: Path, statements: str) -> Non
         ("HELP;", "HELP is left out"),
         ("CREATE TABLE w (b, c INT) WITH ('connector' = 'kafka');", "the column b is left out: it has no type"),
         (f"CREATE TABLE w WITH ({KAFKA}) AS SELECT id FROM t; INSERT INTO u SELECT id, 1 FROM w;", "w is not read"),
-        (f"CREATE TABLE w (b INT) WITH ({KAFKA}) AS SELECT id FROM t;", "the columns b, which the query does not have"),
+        (f"CREATE TABLE w (b INT NOT NULL) WITH ({KAFKA}) AS SELECT id FROM t;", "the columns b, which the query does"),
     ],
 )
 def test_a_statement_that_is_no_sink_is_named(statement: str, note: str) -> None:
@@ -79,6 +79,7 @@ def test_a_statement_that_is_no_sink_is_named(statement: str, note: str) -> None
         ("(id, a)", {"a": 2, "id": 1}),
         ("(id STRING)", {"a": 2, "id": "1"}),
         ("(w AS a + 1)", {"a": 2, "id": 1}),
+        ("(b DECIMAL(5, 2))", {"a": 2, "b": None, "id": 1}),
     ],
 )
 def test_columns_of_create_table_as_are_the_querys_by_their_names(
