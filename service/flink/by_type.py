@@ -3,13 +3,15 @@
 - `a / b` of whole numbers is whole in Flink: `a DIV b`.
 - AVG of whole numbers is whole in Flink: a CAST around it.
 - FLOOR(t TO unit) has the type of `t` in Flink: a CAST around DATE_TRUNC.
-- CEIL and FLOOR of a DOUBLE are DOUBLE in Flink: a CAST around them.
+- CEIL and FLOOR of a DOUBLE are DOUBLE in Flink, SIGN of a whole number is one, and a DATE with days more is a DATE:
+  a CAST around them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlglot
@@ -25,6 +27,7 @@ from rowkind.service.plan.logical import (
     LogicalJoin,
     LogicalLookup,
     LogicalNode,
+    LogicalOver,
     LogicalProject,
 )
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
@@ -46,6 +49,8 @@ class Rewrite:
 
 
 Marks = dict[SqlSpan, str]
+Mark = tuple[str, int]
+_DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 
 _MARKS = re.compile(r" /\*@\d+@\*/")
 
@@ -63,29 +68,39 @@ def casts(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
 
     Where there is a CAST already, there is another one: which word it was for, only the caller knows.
     """
-    found: set[Rewrite] = set()
+    found: set[tuple[SqlSpan, str]] = set()
     for node in walk(root):
         known = _known(node)
-        if isinstance(node, LogicalAggregate):
+        if isinstance(node, LogicalAggregate | LogicalOver):
             for call in node.calls.values():
                 if call.function == "avg" and family(known[call.arguments[0]][1]) == "integer":
-                    found.update(_cast(call.at, known[call.arguments[0]][1].required.sql, texts))
+                    found.update((place, known[call.arguments[0]][1].required.sql) for place in _places(call.at))
         for expression in _expressions(node):
             for called in expression.find_all(exp.Anonymous):
                 if (to := _in_flink(called, known)) is not None:
-                    found.update(_cast(called, to, texts))
-    return found
+                    found.update((place, to) for place in _places(called))
+    twins = defaultdict[SqlSpan | None, set[SqlSpan | None]](set)
+    for key, other in _twins(texts):
+        twins[span(key)].add(span(other))
+        twins[span(other)].add(span(key))
+    every = found | {(other, to) for place, to in found for other in twins[place] if other is not None}
+    return {_cast(place, to, texts) for place, to in every}
 
 
 def divisions(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
     """The divisions of whole numbers, as DIV; of the plan of `marked` texts, by their origin."""
     aliased = _marks_of_aliases(texts)
-    return {
+    found = {
         each
         for node in walk(root)
         for expression in _expressions(node)
         for each in _divisions(expression, _known(node), aliased)
     }
+    for pair in _twins(texts):
+        marks = {mark for each in pair if isinstance(each, exp.Div) and (mark := _mark(each, aliased)) is not None}
+        if found & marks:
+            found |= marks
+    return {_div(origin, at, texts[origin]) for origin, at in found}
 
 
 def _known(node: LogicalNode) -> Columns:
@@ -111,12 +126,14 @@ def _in_flink(called: exp.Anonymous, known: Columns) -> str | None:
             return "TIMESTAMP_NTZ"
         case "DATE_TRUNC", "date":
             return "DATE"
-        case (("CEIL" | "CEILING" | "FLOOR"), "float"):
+        case "TIMESTAMPADD", "date" if called.expressions[0].name.upper() in _DAYS:
+            return "DATE"
+        case (("CEIL" | "CEILING" | "FLOOR"), "float") | ("SIGN", "integer"):
             return None if of is None else of.required.sql
     return None
 
 
-def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator[Rewrite]:
+def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator[Mark]:
     """The divisions of whole numbers, which give whole numbers that are divided in turn."""
     whole: list[exp.Div] = []
 
@@ -134,19 +151,47 @@ def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator
 
     change(exp.Paren(this=expression.copy()))
     for node in whole:
-        place, mark = span(node), "".join(node.comments or ())
-        if place is not None and (at := re.fullmatch(r"\s*@(\d+)@\s*", mark or aliased.get(place, ""))) is not None:
-            yield Rewrite(place.origin, int(at[1]), ((int(at[1]), int(at[1]) + 1, "DIV"),))
+        if (mark := _mark(node, aliased)) is not None:
+            yield mark
+
+
+def _mark(node: exp.Div, aliased: Marks) -> Mark | None:
+    """Where the `/` of a division is, by the mark behind it."""
+    place, mark = span(node), "".join(node.comments or ())
+    if place is None or (at := re.fullmatch(r"\s*@(\d+)@\s*", mark or aliased.get(place, ""))) is None:
+        return None
+    return place.origin, int(at[1])
+
+
+def _div(origin: str, at: int, text: str) -> Rewrite:
+    """DIV for the `/` at a place, with the spaces that a word needs around it."""
+    before, behind = ("" if side.isspace() else " " for side in (text[at - 1], text[at + 1]))
+    return Rewrite(origin, at, ((at, at + 1, f"{before}DIV{behind}"),))
+
+
+def _twins(texts: dict[str, str]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
+    """The divisions and calls of each GROUP BY, with their equals in the same SELECT, which the plan has once."""
+    for tree in _trees(texts):
+        for select in tree.find_all(exp.Select):
+            group = select.args.get("group")
+            keys = [] if group is None else list(group.find_all(exp.Div, exp.Anonymous))
+            rest = [*select.expressions, *(select.args.get(part) for part in ("having", "order", "qualify"))]
+            for each in (each for part in rest if part is not None for each in part.find_all(exp.Div, exp.Anonymous)):
+                yield from ((key, each) for key in keys if key == each)
+
+
+def _trees(texts: dict[str, str]) -> Iterator[exp.Expr]:
+    for origin, text in texts.items():
+        try:
+            yield parse(marked(text), origin, origin)
+        except (PlanError, Refusal):
+            continue  # A view that nobody reads so far.
 
 
 def _marks_of_aliases(texts: dict[str, str]) -> Marks:
     """The marks that the parser gave to aliases, `a / b AS c`, by where their divisions stand."""
     found = {}
-    for origin, text in texts.items():
-        try:
-            tree = parse(marked(text), origin, origin)
-        except (PlanError, Refusal):
-            continue  # A view that nobody reads so far.
+    for tree in _trees(texts):
         for alias in tree.find_all(exp.Alias):
             if (place := span(alias.this)) is not None:
                 found[place] = "".join(alias.comments or ())
@@ -160,22 +205,32 @@ def _type(node: exp.Expr, known: Columns) -> Type | None:
         return None
 
 
-def _cast(call: exp.Expr, to: str, texts: dict[str, str]) -> Iterator[Rewrite]:
+def _places(call: exp.Expr) -> Iterator[SqlSpan]:
+    if (place := span(call)) is not None:
+        yield place
+
+
+def _cast(place: SqlSpan, to: str, texts: dict[str, str]) -> Rewrite:
     """A CAST around a call, of which the plan knows the first word."""
-    place = span(call)
-    if place is None:
-        return
     text = texts[place.origin]
     first = place.first - sum(len(each[0]) for each in _MARKS.finditer(marked(text)[: place.first]))
-    words = [token for token in _tokens(text) if token.start >= first]
-    depth, last = 0, first
-    for number, token in enumerate(words):
+    last = _end_of_call([token for token in _tokens(text) if token.start >= first])
+    return Rewrite(place.origin, first, ((first, first, "CAST("), (last, last, f" AS {to})")))
+
+
+def _end_of_call(tokens: Sequence[Token]) -> int:
+    """Where a call ends that begins with the first token; FILTER (…), OVER (…) and OVER w belong to it."""
+    depth = 0
+    for number, token in enumerate(tokens):
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        last = token.end + 1
-        following = words[number + 1].text.upper() if number + 1 < len(words) else ""
-        if token.token_type is TokenType.R_PAREN and depth == 0 and following != "FILTER":
-            break
-    yield Rewrite(place.origin, first, ((first, first, "CAST("), (last, last, f" AS {to})")))
+        following = tokens[number + 1].text.upper() if number + 1 < len(tokens) else ""
+        if depth:
+            continue
+        if token.token_type is TokenType.R_PAREN and following not in ("FILTER", "OVER"):
+            return token.end + 1
+        if token.text.upper() == "OVER" and following != "(":
+            return tokens[number + 1].end + 1
+    return tokens[-1].end + 1
 
 
 def _tokens(sql: str) -> list[Token]:

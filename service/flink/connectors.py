@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rowkind.service.flink.script import NotCarriedOver, Script
-from rowkind.service.flink.statements import CreateTable, FlinkOption, Options
+from rowkind.service.flink.tables import CreateTable, FlinkOption, Options
 from rowkind.service.job import duration
 
 _UNITS = {
@@ -22,13 +22,22 @@ _FORMATS: Mapping[str, tuple[str, bool]] = {
     "avro-registry": ("avro", False),
     "debezium-avro-confluent": ("avro", True),
     "debezium-json": ("json", True),
+    "canal-json": ("json", True),
+    "maxwell-json": ("json", True),
+    "ogg-json": ("json", True),
     "json": ("json", False),
     "json-registry": ("json", False),
     "avro": ("plain_avro", False),
 }
-"""Flink's formats: what a topic of them is called here, and whether its values are Debezium's envelopes."""
+"""Flink's formats: what a topic of them is called here, and whether its values are changes in envelopes."""
+_NOT_DEBEZIUM = ("canal-json", "maxwell-json", "ogg-json")
 _KAFKA = ("kafka", "upsert-kafka", "confluent", "kafka-0.11", "kafka-0.10", "universal")
 _CDC = ("mysql-cdc", "postgres-cdc", "oracle-cdc", "sqlserver-cdc", "mongodb-cdc", "db2-cdc", "oceanbase-cdc")
+_EVERY_CHANGE: Mapping[str, str] = {
+    "print": "`rowkind consume` prints it",
+    "blackhole": "nothing needs to read it",
+}
+"""Flink's sinks that take every change of any query, and how the topic that takes their place is read."""
 _NEEDLESS = re.compile(
     r"connector|topic|format|key\.format|value\.format|key\.fields|value\.fields-include|changelog\.mode|"
     r"(sink|scan)\.parallelism|sink\.(partitioner|semantic|delivery-guarantee|transactional-id-prefix|buffer-flush\..*)|"
@@ -52,7 +61,10 @@ class Endpoints:
 
 @dataclass(frozen=True)
 class TableTopic:
-    """A table's topic as Flink has it: its format here, the mode of its changes, whether it is Kafka's at all."""
+    """A table's topic as Flink has it: its format here and the mode of its changes.
+
+    The mode is one of a job's tables, or `changes` for a sink that takes every change of any query.
+    """
 
     name: str
     format: str
@@ -77,6 +89,10 @@ def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
     if ";" in named.value or "topic-pattern" in options:
         script.note(named.at, f"{table.name}: a table is one topic here; write a table for each and UNION ALL them")
     topic = re.sub(r"[^A-Za-z0-9._-]", "-", named.value.partition(";")[0])
+    if sink and connector.value in _EVERY_CHANGE:
+        text = f"{table.name}: instead of the connector {connector.value}, every change goes to the topic {topic}"
+        script.note(connector.at, f"{text}: {_EVERY_CHANGE[connector.value]}", lost=False)
+        return TableTopic(topic, "json", "changes", exact=False)
     name, enveloped = _FORMATS.get(format_.value, ("json", False))
     if connector.value not in _KAFKA:
         return _elsewhere(script, table, connector, topic, sink=sink)
@@ -84,6 +100,9 @@ def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
         text = f"{table.name}: the format {format_.value} is not known here, json is written instead"
         if not sink:
             text = f"{table.name}: the format {format_.value} is not read here: write json, Avro or Debezium's"
+        script.note(format_.at, text)
+    if format_.value in _NOT_DEBEZIUM and not sink:
+        text = f"{table.name}: the format {format_.value} is not read here: let Debezium write the table's changes"
         script.note(format_.at, text)
     if format_.value == "raw":
         script.note(format_.at, f"{table.name}: raw values are not known here: write json, an object with a field")

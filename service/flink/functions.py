@@ -13,6 +13,10 @@ SPELLINGS: Mapping[tuple[str, int], str] = {
     ("SPLIT_INDEX", 3): (
         "IF(LENGTH({0}) - LENGTH(REPLACE({0}, {1}, '')) >= {2} * LENGTH({1}), SPLIT_PART({0}, {1}, {2} + 1), NULL)"
     ),
+    ("SPLIT_INDEX of any place", 3): (
+        "IF({2} >= 0 AND LENGTH({0}) - LENGTH(REPLACE({0}, {1}, '')) >= {2} * LENGTH({1}), "
+        "SPLIT_PART({0}, {1}, {2} + 1), NULL)"
+    ),
     ("REGEXP_EXTRACT", 2): "IF(REGEXP_LIKE({0}, {1}), REGEXP_EXTRACT({0}, {1}, 0), NULL)",
     ("REGEXP_EXTRACT", 3): "IF(REGEXP_LIKE({0}, {1}), REGEXP_EXTRACT({0}, {1}, {2}), NULL)",
     ("REGEXP_INSTR", 2): "INSTR({0}, REGEXP_SUBSTR({0}, {1}))",
@@ -44,7 +48,14 @@ SPELLINGS: Mapping[tuple[str, int], str] = {
     ("WEEK", 1): "WEEKOFYEAR({0})",
     ("FLOOR TO", 2): "DATE_TRUNC('{1}', {0})",
     ("EXTRACT SECOND", 1): "SECOND({0})",
-    # Values.
+    # Values. A separator that is left out is a comma in Flink, and nothing in Spark.
+    ("LISTAGG", 1): "LISTAGG({0}, ',')",
+    ("STR_TO_MAP", 1): "STR_TO_MAP({0}, ',', '=')",
+    ("STR_TO_MAP", 2): "STR_TO_MAP({0}, {1}, '=')",
+    ("ARRAY_SORT", 1): "SORT_ARRAY({0})",
+    ("ARRAY_SORT", 2): "SORT_ARRAY({0}, {1})",
+    ("ARRAY_REVERSE", 1): "REVERSE({0})",
+    ("ARRAY_CONCAT", 2): "CONCAT({0}, {1})",
     ("ELEMENT", 1): "ELEMENT_AT({0}, 1)",
     ("TRUNCATE", 1): "CAST({0} AS BIGINT)",
 }

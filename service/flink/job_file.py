@@ -11,19 +11,13 @@ from typing import Any
 from rowkind.service.flink import watermarks
 from rowkind.service.flink.connectors import Endpoints, length_of_time, shared, start_of, topic_of
 from rowkind.service.flink.document import Commented, document
+from rowkind.service.flink.drafts import Drafting, named
 from rowkind.service.flink.queries import Translator, read_tables
 from rowkind.service.flink.script import NotCarriedOver, Script, ScriptError, Word
-from rowkind.service.flink.selects import renamed, select_list, spoken
-from rowkind.service.flink.sinks import SinkDraft, fitted
-from rowkind.service.flink.statements import (
-    CreateTable,
-    CreateView,
-    FlinkOption,
-    InsertInto,
-    Options,
-    SetOption,
-    read,
-)
+from rowkind.service.flink.selects import spoken
+from rowkind.service.flink.sinks import fitted
+from rowkind.service.flink.statements import CreateView, InsertInto, SetOption, Statement, read
+from rowkind.service.flink.tables import CreateTable, FlinkOption, Options
 from rowkind.service.flink.text import Sql, Stretch
 from rowkind.service.job.load import loaded
 from rowkind.service.plan.pipeline import plan_query
@@ -62,16 +56,13 @@ class _Import:
     idle: FlinkOption | None = None
     early: bool = False
 
-    def take(self, statement: SetOption | CreateTable | CreateView | InsertInto) -> None:
+    def take(self, statement: Statement) -> None:
         """Add a statement."""
         match statement:
             case SetOption():
                 self._set(statement)
             case CreateTable():
                 self.tables[statement.name] = statement
-                if statement.query:
-                    insert = InsertInto(statement.name, statement.at, (), statement.query)
-                    self.inserts.setdefault(statement.name, []).append(insert)
             case CreateView():
                 self.views[statement.name] = statement
             case InsertInto():
@@ -126,6 +117,10 @@ class _Import:
             for read_, options in read_tables(self.script, words, names).items():
                 reads.setdefault(read_, {}).update(options)
         views = self._views(translator)
+        for name, table in self.tables.items():
+            if table.query and reads.pop(name, None) is not None:
+                text = "its columns are those of a query: write CREATE VIEW for the query, and read the view"
+                self.script.note(table.at, f"{name} is not read: {text}")
         tables = {
             f"{name}_topic" if name in views else name: self._table(table, reads[name], views, translator)
             for name, table in self.tables.items()
@@ -134,7 +129,8 @@ class _Import:
         for name, table in self.tables.items():
             if name not in reads and name not in self.inserts:
                 self.script.note(table.at, f"{name} is left out: no query reads it, and none writes it", lost=False)
-        drafts = self._sinks(translator)
+        drafting = Drafting(self.script, self.tables, translator, self.nulls_dropped, final=not self.early)
+        drafts = list(drafting.drafts(self.inserts))
         head = self._head()
         if not tables:
             raise ScriptError(
@@ -196,21 +192,29 @@ class _Import:
                 self.script.note(reason.at, f"the computed columns of {name} are left out: {reason.text}")
         for name, view in self.views.items():
             try:
-                found[name] = _named(translator.query(view.query), view.columns)
+                found[name] = named(translator.query(view.query), view.columns)
             except NotCarriedOver as reason:
                 self.script.note(reason.at, f"the view {name} is left out: {reason.text}")
         return found
 
     def _with_computed(self, table: CreateTable, translator: Translator) -> Sql:
-        """The columns of a topic and those that are computed from them, in the table's order. Raises NotCarriedOver."""
-        sql = Sql()
+        """The columns of a topic and those that are computed from them, in the table's order. Raises NotCarriedOver.
+
+        A record whose computed time attribute is NULL stops Flink's job; here it has no row.
+        """
+        sql, where = Sql(), Sql()
         for column in table.columns:
             if not column.is_proctime:
                 value = translator.query(column.computed) if column.computed else Sql()
                 name = f" AS {spoken(column.name)}" if column.computed else spoken(column.name)
                 before = Sql((Stretch(", " if sql.pieces else "SELECT ", column.at),))
                 sql += before + value + Sql((Stretch(name, column.at),))
-        return sql + Sql((Stretch(f" FROM {table.name}_topic", table.at),))
+                if column.computed and table.watermark is not None and table.watermark.column == column.name:
+                    before, behind = (Sql((Stretch(text, column.at),)) for text in (" WHERE ", " IS NOT NULL"))
+                    where = before + value + behind
+                    text = f"{table.name}: rows whose {column.name} is NULL are left out; Flink stops at them"
+                    self.script.note(column.at, text, lost=False)
+        return sql + Sql((Stretch(f" FROM {table.name}_topic", table.at),)) + where
 
     def _table(
         self, table: CreateTable, hinted: Options, views: Mapping[str, Sql], translator: Translator
@@ -233,75 +237,3 @@ class _Import:
         if (start := start_of(self.script, table, options)) is not None:
             made["start"] = start
         return made
-
-    def _sinks(self, translator: Translator) -> list[SinkDraft]:
-        found = []
-        for name, inserts in self.inserts.items():
-            table = self.tables.get(name)
-            if table is None:
-                self.script.note(inserts[0].at, f"INSERT INTO {name} is left out: there is no CREATE TABLE {name}")
-                continue
-            apart = [insert for insert in inserts if insert.columns != inserts[0].columns]
-            if apart:
-                text = "its INSERTs name different columns: name the same ones in the same order"
-                self.script.note(apart[0].at, f"INSERT INTO {name} is left out: {text}")
-                continue
-            topic = topic_of(self.script, table, sink=True)
-            sql, at = Sql(), inserts[0].at
-            try:
-                for insert in inserts:
-                    query = translator.query(insert.query)
-                    columns = insert.columns or tuple(table.record)
-                    query = _named(query, columns, only_if_known=True)
-                    sql = query if not sql.pieces else sql + Sql((Stretch("\nUNION ALL\n", insert.at),)) + query
-            except NotCarriedOver as reason:
-                self.script.note(reason.at, f"INSERT INTO {name} is left out: {reason.text}")
-                continue
-            given = inserts[0].columns or tuple(table.record)
-            if insert_misses := [column for column in table.record if column not in given]:
-                text = f"{name}: the columns {', '.join(insert_misses)}, which INSERT INTO does not name, are left out"
-                self.script.note(at, text)
-            kind = {"debezium": "retract"}.get(topic.mode, topic.mode)
-            if topic.mode == "debezium":
-                text = (
-                    f"{name}: no envelopes of Debezium are written here: the row kind stands in a header, mode retract"
-                )
-                self.script.note(at, text)
-            if not table.options or table.options.get("connector") is None or topic.mode == "append":
-                kafka = "connector" in table.options and table.options["connector"].value == "kafka"
-                kind = "append" if kafka else "upsert" if table.primary_key else kind
-            format_ = "json" if topic.format == "json" else "avro"
-            if topic.format == "plain_avro":
-                self.script.note(at, f"{name}: Avro is written in the registry's frame here, and not plain")
-            draft = SinkDraft(
-                name=name,
-                at=at,
-                topic=topic.name,
-                format=format_,
-                mode=kind,
-                key=table.primary_key,
-                types={column: table.record[column] for column in given if column in table.record},
-                sql=sql,
-                union=len(inserts) > 1,
-                nulls_dropped=self.nulls_dropped,
-                final=not self.early,
-            )
-            found.append(draft)
-        return found
-
-
-def _named(query: Sql, names: tuple[str, ...], *, only_if_known: bool = False) -> Sql:
-    """A query whose columns are called so."""
-    items = select_list(str(query))
-    if not names:
-        return query
-    if items is not None and len(items) == len(names):
-        return query.edited(renamed(str(query), items, names))
-    if only_if_known:
-        return query
-    listed = ", ".join(names)
-    return (
-        Sql((Stretch("SELECT * FROM (\n  ", query.at),))
-        + query.indented()
-        + Sql((Stretch(f"\n) AS named({listed})", query.at),))
-    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rowkind.service.flink.connectors import length_of_time
 from rowkind.service.flink.functions import SPELLINGS, WITHOUT, spelled
 from rowkind.service.flink.script import NotCarriedOver, Reader, Script, Word, parts
-from rowkind.service.flink.statements import FlinkOption, Options, hinted_options
+from rowkind.service.flink.tables import FlinkOption, Options, hinted_options
 from rowkind.service.flink.text import Sql, Stretch, filled, quoted
 from rowkind.service.flink.types import spark_type
 
@@ -26,6 +26,11 @@ _SYNTAX: tuple[tuple[tuple[str, ...], str], ...] = (
 )  # fmt: skip
 _HINT = re.compile(r"(\w+)\s*(?:\(([^)]*)\))?")
 _PAIR = re.compile(r"'?([\w.]+)'?\s*=\s*'([^']*)'")
+_SKIP_NULLS = ("FIRST_VALUE", "LAST_VALUE")
+"""Aggregate functions that skip NULLs in Flink by themselves, and in Spark with IGNORE NULLS."""
+_KEEPS_NULLS = (
+    "ARRAY_AGG leaves NULLs out here, which Flink keeps, and of no values it is empty, which is NULL in Flink"
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Translator:
         indent = self._indent(words[0].start)
         pieces = tuple(
             replace(piece, text=re.sub(rf"\n[ \t]{{0,{indent}}}", "\n", piece.text)) if "\n" in piece.text else piece
-            for piece in self._sql(words).pieces
+            for piece in self.sql(words).pieces
         )
         return Sql(pieces)
 
@@ -52,7 +57,8 @@ class Translator:
         line = self.script.text[self.script.text.rfind("\n", 0, at) + 1 : at]
         return len(line) if not line.strip() else len(line) - len(line.lstrip())
 
-    def _sql(self, words: Sequence[Word]) -> Sql:
+    def sql(self, words: Sequence[Word]) -> Sql:
+        """Some words of a query, with their indents. Raises NotCarriedOver."""
         found, at = Sql(), 0
         while at < len(words):
             if at:
@@ -79,8 +85,11 @@ class Translator:
             return self._hint(word), 1
         if word.kind == "text":
             return self._piece(word, quoted(word.value)), 1
-        if word.upper == "LATERAL" and left.peek(1) == "TABLE":
-            raise NotCarriedOver(word.start, "a table function is not carried over: UNNEST of an array is one of SQL")
+        if word.upper == "LATERAL" and left.peek(1) != "(":
+            text = "write JOIN t FOR SYSTEM_TIME AS OF PROCTIME()" if left.peek(1) == "SNAPSHOT" else (
+                "UNNEST of an array is one of SQL"
+            )  # fmt: skip
+            raise NotCarriedOver(word.start, f"a table function is not carried over: {text}")
         if word.upper in ("TIMESTAMP", "TIME") and len(words) > at + 1 and words[at + 1].kind == "text":
             if word.upper == "TIME":
                 text = "a TIME cannot be written out: write CAST(… AS STRING) around the column, and compare texts"
@@ -89,14 +98,23 @@ class Translator:
         if word.upper == "UNKNOWN" and before in ("IS", "NOT"):
             return self._piece(word, "NULL"), 1
         if word.upper in ("ARRAY", "MAP") and left.peek(1) == "[":
-            inner = self._bracket(words, at + 1)
-            return self._piece(word, f"{word.upper}(") + self._sql(inner) + self._piece(word, ")"), len(inner) + 3
+            left.take()
+            made = self._piece(word, word.upper) + filled("({0})", (self.sql(_bracketed(left)),), word.start)
+            return self._subscripts(made, left), left.at
+        if word.upper in (")", "]") and left.peek(1) == "[":
+            raise NotCarriedOver(word.start, "a place in an array is written TRY_ELEMENT_AT(array, place) here")
         if word.is_name and left.peek(1) == "(" and before != ".":
             left.take()
             inside = left.parenthesised()
-            made = self._call(word, inside)
-            if made is not None:
-                return made, len(inside) + 3
+            if word.upper == "ARRAY_AGG":
+                self.script.note(word.start, _KEEPS_NULLS)
+            if word.upper in _SKIP_NULLS:
+                return self._skipping_nulls(word, inside, left), left.at
+            call = self._call(word, inside)
+            if call is None and left.peek() == "[":
+                call = self._piece(word) + filled("({0})", (self.sql(inside),), word.start)
+            if call is not None:
+                return self._subscripts(call, left), left.at
         elif word.is_name and before != ".":
             return self._name(words, at, before)
         return self._piece(word), 1
@@ -104,14 +122,13 @@ class Translator:
     def _piece(self, word: Word, text: str | None = None) -> Sql:
         return Sql((Stretch(self.script.text[word.start : word.end] if text is None else text, word.start),))
 
-    def _bracket(self, words: Sequence[Word], at: int) -> list[Word]:
-        depth, end = 0, at
-        while end < len(words):
-            depth += (words[end].upper == "[") - (words[end].upper == "]")
-            if depth == 0:
-                return list(words[at + 1 : end])
-            end += 1
-        raise NotCarriedOver(words[at].start, "a bracket is not closed")
+    def _subscripts(self, value: Sql, behind: Reader) -> Sql:
+        """A value with the subscripts behind it. The first place of an array is 1 in Flink, and 0 in Spark."""
+        while behind.peek() == "[":
+            at, inner = behind.start, _bracketed(behind)
+            by_text = len(inner) == 1 and inner[0].kind == "text"
+            value = filled("{0}[{1}]" if by_text else "TRY_ELEMENT_AT({0}, {1})", (value, self.sql(inner)), at)
+        return value
 
     def _name(self, words: Sequence[Word], at: int, before: str) -> tuple[Sql, int]:
         """A name, with what is in front of it: `catalog.database.table`, `o.proctime`, `tags[1]`."""
@@ -120,16 +137,28 @@ class Translator:
             end += 2
         last = words[end]
         is_call = end + 1 < len(words) and words[end + 1].upper == "("
-        if before in ("FROM", "JOIN", "TABLE") and end > at and last.value in self.tables:
-            return self._piece(last), end - at + 1
+        if before in ("FROM", "JOIN", "TABLE") and last.value in self.tables:
+            behind = Reader(words[end + 1 :])
+            matched = self._matched(self._piece(last), behind) if behind.peek() == "MATCH_RECOGNIZE" else None
+            return (self._piece(last), end - at + 1) if matched is None else (matched, end - at + 1 + behind.at)
         if not is_call and last.value in self.proctime and before not in ("AS", "FROM", "JOIN"):
             return self._piece(last, "PROCTIME()"), end - at + 1
         whole = Sql((Stretch(self.script.text[words[at].start : last.end], words[at].start),))
-        following = words[end + 1 : end + 4]
-        if [each.upper for each in following] == ["[", "", "]"] and following[1].kind == "number":
-            call = f"TRY_ELEMENT_AT({{0}}, {following[1].value})"
-            return filled(call, (whole,), words[at].start), end - at + 4
-        return whole, end - at + 1
+        behind = Reader(words[end + 1 :])
+        whole = self._subscripts(whole, behind)
+        return whole, end - at + 1 + behind.at
+
+    def _matched(self, table: Sql, behind: Reader) -> Sql | None:
+        """A table and the MATCH_RECOGNIZE behind it, if that is by a time of processing, which it takes as a column."""
+        behind.take()
+        inside = behind.parenthesised()
+        keywords = [word.upper for word in inside]
+        for place, word in enumerate(inside):
+            if keywords[max(place - 2, 0) : place] == ["ORDER", "BY"] and word.value in self.proctime:
+                rows = filled("(SELECT *, PROCTIME() AS {1} FROM {0}) ", (table, self._piece(word)), table.at)
+                clause = replace(self, proctime=self.proctime - {word.value}).sql(behind.words[: behind.at])
+                return rows + clause
+        return None
 
     def _call(self, name: Word, inside: Sequence[Word]) -> Sql | None:
         """A call of a function that is spelled otherwise in Spark; None for one that is not."""
@@ -141,15 +170,19 @@ class Translator:
                     return None
                 # An alias of a subquery stands in parentheses of its own.
                 type_ = spark_type(Reader(to[-1]))
-                return self._piece(name) + filled("({0} AS " + type_ + ")", (self._sql(value),), name.start)
+                return self._piece(name) + filled("({0} AS " + type_ + ")", (self.sql(value),), name.start)
             case "CEIL" | "FLOOR" if len(ends := parts(inside, "TO")) == 2:
                 called, arguments = f"{called} TO", [ends[0], ends[1]]
             case "EXTRACT" if inside and inside[0].upper == "SECOND":
                 called, arguments = "EXTRACT SECOND", [list(inside[2:])]
+            case "SPLIT_INDEX" if len(arguments) == 3 and arguments[2][0].kind != "number":
+                called = "SPLIT_INDEX of any place"
             case "TO_TIMESTAMP_LTZ" if len(arguments) == 2:
                 digits = arguments[1][0].value
                 unit = {"0": "seconds", "3": "milliseconds"}.get(digits, "text")
                 called = f"{called} of {unit}"
+            case "SPLIT" if len(arguments) == 2:
+                return self._split(name, arguments)
             case "JSON_VALUE" | "JSON_QUERY" | "JSON_EXISTS":
                 return self._json(name, arguments)
         if called in WITHOUT:
@@ -157,7 +190,28 @@ class Translator:
         template = spelled(called, len(arguments))
         if template is None:
             return None
-        return filled(template, tuple(self._sql(each) for each in arguments), name.start)
+        return filled(template, tuple(self.sql(each) for each in arguments), name.start)
+
+    def _skipping_nulls(self, name: Word, inside: Sequence[Word], behind: Reader) -> Sql:
+        """A call that skips NULLs unless RESPECT NULLS is written, inside of its parentheses or behind them."""
+        value, said = list(inside), ""
+        if [each.upper for each in inside[-2:]] in (["IGNORE", "NULLS"], ["RESPECT", "NULLS"]):
+            value, said = value[:-2], inside[-2].upper
+        made = self._piece(name) + filled("({0})", (self.sql(value),), name.start)
+        if behind.accept("FILTER"):
+            made += filled(" FILTER ({0})", (self.sql(behind.parenthesised()),), name.start)
+        for treatment in ("IGNORE", "RESPECT"):
+            if behind.accept(treatment, "NULLS"):
+                said = treatment
+        return made + Sql((Stretch(f" {said or 'IGNORE'} NULLS", name.start),))
+
+    def _split(self, name: Word, arguments: list[list[Word]]) -> Sql:
+        """SPLIT at a text, as the regular expression that Spark takes."""
+        (delimiter, *rest) = arguments[1]
+        if rest or delimiter.kind != "text":
+            raise NotCarriedOver(name.start, "SPLIT takes a delimiter that is written out")
+        pattern = self._piece(delimiter, quoted(re.escape(delimiter.value)))
+        return filled("SPLIT({0}, {1})", (self.sql(arguments[0]), pattern), name.start)
 
     def _json(self, name: Word, arguments: list[list[Word]]) -> Sql:
         """A path in JSON; what is not there or no JSON is NULL, as in Flink if nothing else is said."""
@@ -173,7 +227,7 @@ class Translator:
                 raise NotCarriedOver(options[0].start, text)
         plain = re.sub(r"^\s*(lax|strict)\s+", "", path.value)
         template = SPELLINGS[name.upper, 2]
-        found = filled(template, (self._sql(arguments[0]), self._piece(path, quoted(plain))), name.start)
+        found = filled(template, (self.sql(arguments[0]), self._piece(path, quoted(plain))), name.start)
         return found if to is None else filled(f"TRY_CAST({{0}} AS {to})", (found,), name.start)
 
     def _hint(self, hint: Word) -> Sql:
@@ -188,6 +242,16 @@ class Translator:
                 if (shown := length_of_time(FlinkOption(length, hint.start), "STATE_TTL")) is not None:
                     kept.append(f"'{alias}' = '{shown}'")
         return Sql((Stretch(f"/*+ STATE_TTL({', '.join(kept)}) */" if kept else "", hint.start),))
+
+
+def _bracketed(reader: Reader) -> list[Word]:
+    """The words between the bracket that comes next and the one that closes it. Raises NotCarriedOver."""
+    reader.expect("[")
+    start, depth = reader.at, 1
+    while depth:
+        sign = reader.take().upper
+        depth += (sign == "[") - (sign == "]")
+    return reader.words[start : reader.at - 1]
 
 
 def read_tables(script: Script, words: Sequence[Word], tables: frozenset[str]) -> dict[str, Options]:

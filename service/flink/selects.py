@@ -113,15 +113,16 @@ def spoken(name: str) -> str:
     return name if plain else f"`{name}`"
 
 
-def wrapped(columns: Sequence[tuple[str, str, str | None]], where: str) -> tuple[str, str]:
+def wrapped(columns: Sequence[tuple[str, str, str | None]], where: str, more: Sequence[str] = ()) -> tuple[str, str]:
     """What stands before and behind a query of which columns are renamed or cast, and rows are left out.
 
-    A column is its name inside, its name outside and the type that it is cast to.
+    A column is its name inside, its name outside and the type that it is cast to. `more` are columns behind them.
     """
     listed = []
     for inner, outer, type_ in columns:
         value = f"CAST({spoken(inner)} AS {type_})" if type_ else spoken(inner)
         listed.append(value if inner == outer and not type_ else f"{value} AS {spoken(outer)}")
     stars = all(inner == outer and not type_ for inner, outer, type_ in columns)
-    before = f"SELECT {'*' if stars else ', '.join(listed)} FROM (\n  "  # noqa: S608 -- a person's own query
+    listed = [*(["*"] if stars else listed), *more]
+    before = f"SELECT {', '.join(listed)} FROM (\n  "  # noqa: S608 -- a person's own query
     return before, f"\n){f' WHERE {where}' if where else ''}"

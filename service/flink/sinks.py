@@ -11,8 +11,9 @@ from rowkind.avro.schema import Type
 from rowkind.errors import RowkindError
 from rowkind.service.flink.by_type import casts, divisions, marked
 from rowkind.service.flink.document import Commented, document
+from rowkind.service.flink.drafts import SinkDraft
 from rowkind.service.flink.script import Script
-from rowkind.service.flink.selects import renamed, select_list, unaliased, wrapped
+from rowkind.service.flink.selects import renamed, select_list, spoken, unaliased, wrapped
 from rowkind.service.flink.text import Sql, Stretch
 from rowkind.service.graph import graph
 from rowkind.service.job.load import loaded
@@ -21,40 +22,6 @@ from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import PlanError, Refusal
 from rowkind.service.plan.logical import LogicalNode
 from rowkind.service.plan.pipeline import logical, plan
-
-
-@dataclass(frozen=True)
-class SinkDraft:
-    """A sink to be: where its results go, which columns of which types its table has, and its query so far."""
-
-    name: str
-    at: int
-    topic: str
-    format: str
-    mode: str
-    key: tuple[str, ...]
-    types: Mapping[str, str]
-    sql: Sql
-    union: bool
-    nulls_dropped: bool
-    final: bool = False
-    on_conflict: str = ""
-    emit: str = ""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The sink in the job file."""
-        made: dict[str, Any] = {} if self.topic == self.name else {"topic": self.topic}
-        if self.format != "avro":
-            made["format"] = self.format
-        made["mode"] = self.mode
-        if self.key and self.mode != "append":
-            made["key"] = list(self.key)
-        if self.on_conflict:
-            made["on_conflict"] = self.on_conflict
-        if self.emit:
-            made["emit"] = self.emit
-        return made | {"sql": str(self.sql)}
 
 
 @dataclass(frozen=True)
@@ -73,7 +40,7 @@ def fitted(script: Script, rest: Mapping[str, Any], views: Mapping[str, Sql], dr
         work = _Fitting(script, rest, done_views, draft, cast)
         try:
             made = work.fitted()
-            comments = [_CONFLICT] if made.on_conflict else []
+            comments = [_CONFLICTS[made.on_conflict]] if made.on_conflict else []
             sinks[draft.name] = Commented(comments, made.settings)
         except (PlanError, RowkindError) as error:
             at, text = work.place(error)
@@ -83,7 +50,10 @@ def fitted(script: Script, rest: Mapping[str, Any], views: Mapping[str, Sql], dr
     return Fitted({name: str(sql) for name, sql in done_views.items()}, sinks)
 
 
-_CONFLICT = "Several rows may have this key: the last one that comes stands, as in Flink."
+_CONFLICTS = {
+    "last": "Several rows may have this key: the last one that comes stands, as in Flink.",
+    "first": "Several rows may have this key: the first one stands, and if it is retracted, the next one.",
+}
 
 
 @dataclass
@@ -101,9 +71,9 @@ class _Fitting:
         try:
             plan(self._job(), self.draft.name)
         except PlanError as error:
-            if not error.place.endswith(".key") or self.draft.mode != "upsert":
+            if not error.place.endswith(".key") or self.draft.mode != "upsert" or self.draft.conflict == "refuse":
                 raise
-            self.draft = replace(self.draft, on_conflict="last")
+            self.draft = replace(self.draft, on_conflict=self.draft.conflict)
             plan(self._job(), self.draft.name)
         return self._once()
 
@@ -167,6 +137,11 @@ class _Fitting:
         """Call the columns as the table does, cast them to its types, and leave out rows without a key."""
         draft, wanted = self.draft, list(self.draft.types.items())
         _, result = self._result()
+        missing = draft.missing
+        if draft.by_name:
+            missing = {name: type_ for name, type_ in draft.types.items() if name not in result}
+            wanted = [(name, draft.types.get(name, "")) for name in result]
+        empty = self._empty(missing)
         if wanted and len(result) != len(wanted):
             text = f"its query has {len(result)} columns, and the table {len(wanted)}, those left out aside"
             raise PlanError("", text)
@@ -188,17 +163,27 @@ class _Fitting:
                 f"too where table.exec.sink.not-null-enforcer says so"
             )
             self.script.note(draft.at, text, lost=False)
-        if not nulls and all(inner == outer and not cast for inner, outer, cast in listed):
+        if not nulls and not empty and all(inner == outer and not cast for inner, outer, cast in listed):
             return
         items = None if draft.union or nulls else select_list(str(draft.sql))
         if items is not None and len(items) == len(listed):
-            self.draft = replace(draft, sql=draft.sql.edited(self._in_place(str(draft.sql), items, listed)))
+            edits = self._in_place(str(draft.sql), items, listed)
+            edits += [(items[-1][1], items[-1][1], "".join(f", {each}" for each in empty))] if empty else []
+            self.draft = replace(draft, sql=draft.sql.edited(edits))
         else:
-            before, behind = wrapped(listed, where)
+            before, behind = wrapped(listed, where, empty)
             at = draft.sql.at
             self.draft = replace(
                 draft, sql=Sql((Stretch(before, at),)) + draft.sql.indented() + Sql((Stretch(behind, at),))
             )
+
+    def _empty(self, missing: Mapping[str, str]) -> list[str]:
+        """The columns of the table that the query does not have, as NULLs; one that cannot be NULL is noted."""
+        left_out = [name for name, type_ in missing.items() if type_.endswith("NOT NULL") or "<" in type_]
+        if left_out:
+            text = f"{self.draft.name}: the columns {', '.join(left_out)}, which the query does not have, are left out"
+            self.script.note(self.draft.at, text)
+        return [f"CAST(NULL AS {type_}) AS {spoken(name)}" for name, type_ in missing.items() if name not in left_out]
 
     def _in_place(
         self, sql: str, items: Any, listed: Sequence[tuple[str, str, str | None]]

@@ -2,47 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from rowkind.service.flink.script import NotCarriedOver, Reader, Script, Word, parts
-from rowkind.service.flink.types import nullable, spark_type
-
-
-@dataclass(frozen=True)
-class FlinkColumn:
-    """A column of a table: of a `type` and in the record, or `computed` from others."""
-
-    name: str
-    at: int
-    type: str = ""
-    computed: tuple[Word, ...] = ()
-
-    @property
-    def is_proctime(self) -> bool:
-        """Whether it is the time of processing."""
-        return [word.upper for word in self.computed] == ["PROCTIME", "(", ")"]
-
-
-@dataclass(frozen=True)
-class FlinkOption:
-    """An entry of WITH or SET."""
-
-    value: str
-    at: int
-
-
-Options = Mapping[str, FlinkOption]
-
-
-@dataclass(frozen=True)
-class FlinkWatermark:
-    """WATERMARK FOR a column AS an expression."""
-
-    column: str
-    at: int
-    expression: tuple[Word, ...]
+from rowkind.service.flink.tables import CreateTable, FlinkOption, names, skip_comment, table
 
 
 @dataclass(frozen=True)
@@ -51,28 +15,6 @@ class SetOption:
 
     name: str
     option: FlinkOption
-
-
-@dataclass(frozen=True)
-class CreateTable:
-    """CREATE TABLE, with the query behind AS if there is one."""
-
-    name: str
-    at: int
-    columns: tuple[FlinkColumn, ...] = ()
-    primary_key: tuple[str, ...] = ()
-    options: Options = field(default_factory=dict)
-    query: tuple[Word, ...] = ()
-    watermark: FlinkWatermark | None = None
-
-    @property
-    def record(self) -> dict[str, str]:
-        """The columns that are in the topic, and their types."""
-        return {
-            column.name: column.type + " NOT NULL" * (column.name in self.primary_key and "NOT NULL" not in column.type)
-            for column in self.columns
-            if column.type
-        }
 
 
 @dataclass(frozen=True)
@@ -87,12 +29,18 @@ class CreateView:
 
 @dataclass(frozen=True)
 class InsertInto:
-    """INSERT INTO a table, some of its columns or all, with the options behind its name."""
+    """A query whose result goes to a table, into some of its columns or all.
+
+    The query's columns are the table's by their places, with `by_name` (CREATE TABLE … AS) by their names. `conflict`
+    is what ON CONFLICT says about rows that share a key, as a sink's `on_conflict` has it; empty if it says nothing.
+    """
 
     table: str
     at: int
     columns: tuple[str, ...]
     query: tuple[Word, ...]
+    by_name: bool = False
+    conflict: str = ""
 
 
 Statement = SetOption | CreateTable | CreateView | InsertInto
@@ -112,6 +60,10 @@ _NOTHING: Mapping[str, str] = {
     "ANALYZE": "statistics are not used",
     "QUIT": "the end",
     "EXIT": "the end",
+    "HELP": "it only shows something",
+    "CLEAR": "it only clears the screen",
+    "STOP": "SIGTERM stops `rowkind run`",
+    "COMPILE": "a job file holds queries, and its plan is made at each start",
 }
 _LOST: Mapping[str, str] = {
     "SELECT": "a query that only prints is no sink: write INSERT INTO a table, or keep it as a view",
@@ -121,17 +73,28 @@ _LOST: Mapping[str, str] = {
     "UPDATE": "a job writes results and updates no rows of tables",
     "TRUNCATE": "a job writes results and truncates no tables",
     "CALL": "there are no procedures",
+    "EXECUTE": "it runs a plan or a statement that is not in the script: write its INSERT INTO … SELECT …",
 }
 _CREATES: Mapping[str, str] = {
     "FUNCTION": "a function of Java or Python is not carried over: write it as an expression, or as a Python function",
     "MODEL": "a model is not carried over: compute what it gives before the topic is written",
+    "MATERIALIZED": "write CREATE TABLE … WITH (…) AS SELECT …: the result of a job is always up to date",
 }
+_CONFLICTS: Mapping[str, str] = {"NOTHING": "first", "DEDUPLICATE": "last", "ERROR": "refuse"}
 
 
 def read(script: Script) -> Iterator[Statement]:
     """The statements in their order. What is none of these is noted. Raises ScriptError."""
     tables: dict[str, CreateTable] = {}
+    in_unused_set = False
     for words in script.statements():
+        keywords = [word.upper for word in words]
+        if in_unused_set:
+            in_unused_set = keywords != ["END"]
+            continue
+        # EXPLAIN and COMPILE PLAN only look at the INSERTs of a set, all of which are statements up to END.
+        only_planned = keywords[0] in ("EXPLAIN", "COMPILE") and keywords[1:3] != ["AND", "EXECUTE"]
+        in_unused_set = only_planned and "BEGIN" in keywords
         reader = Reader(words)
         try:
             for statement in _statement(script, reader, tables):
@@ -143,20 +106,27 @@ def read(script: Script) -> Iterator[Statement]:
 
 
 def _statement(script: Script, reader: Reader, tables: Mapping[str, CreateTable]) -> Iterator[Statement]:
+    if reader.accept("COMPILE", "AND", "EXECUTE", "PLAN"):
+        while not reader.accept("FOR"):
+            reader.take()
     if _wraps_inserts(reader):
         return
     start, first = reader.start, reader.peek()
-    reader.accept("EXECUTE")
+    if reader.peek(1) == "INSERT":
+        reader.accept("EXECUTE")
     if reader.accept("SET"):
         yield from _set(reader)
-    elif reader.accept("INSERT", "INTO"):
+    elif reader.accept("INSERT"):
         yield _insert(reader, start)
-    elif reader.accept("CREATE"):
-        while reader.accept("OR", "REPLACE") or reader.accept("TEMPORARY") or reader.accept("SYSTEM"):
+    elif reader.accept("CREATE") or reader.peek() == "REPLACE":
+        while reader.accept("OR") or reader.accept("REPLACE") or reader.accept("TEMPORARY") or reader.accept("SYSTEM"):
             pass
         kind = reader.take().upper
         if kind == "TABLE":
-            yield _table(script, reader, tables)
+            made = table(script, reader, tables)
+            yield made
+            if made.query:
+                yield InsertInto(made.name, made.at, (), made.query, by_name=True)
         elif kind == "VIEW":
             yield _view(reader)
         elif kind in _CREATES:
@@ -171,7 +141,7 @@ def _statement(script: Script, reader: Reader, tables: Mapping[str, CreateTable]
 
 
 def _wraps_inserts(reader: Reader) -> bool:
-    """Take the beginning of a statement set; whether it is the end of one, and nothing else."""
+    """Take the beginning of a statement set; whether it is the beginning or the end of one, and nothing else."""
     reader.accept("EXECUTE", "STATEMENT", "SET", "BEGIN")
     reader.accept("BEGIN", "STATEMENT", "SET")
     reader.accept("STATEMENT", "SET", "BEGIN")
@@ -192,137 +162,31 @@ def _set(reader: Reader) -> Iterator[SetOption]:
 
 
 def _insert(reader: Reader, start: int) -> InsertInto:
+    if reader.accept("OVERWRITE"):
+        text = "INSERT OVERWRITE is not carried over: a job does not replace a table at once: write INSERT INTO"
+        raise NotCarriedOver(start, text)
+    reader.expect("INTO")
     name = reader.name()
-    columns = _names(reader) if reader.peek() == "(" and reader.peek(1) not in ("SELECT", "WITH", "(") else ()
+    if reader.peek() == "PARTITION":
+        text = "a topic is not partitioned by columns: select the values that PARTITION gives"
+        raise NotCarriedOver(reader.start, f"the INSERT into {name.value} is left out: {text}")
+    columns = names(reader) if reader.peek() == "(" and reader.peek(1) not in ("SELECT", "WITH", "(") else ()
     if reader.peek() == "VALUES":
         raise NotCarriedOver(
             reader.start, "INSERT INTO … VALUES writes rows once and is no query: bring them by `rowkind produce`"
         )
-    return InsertInto(name.value, start, columns, tuple(reader.rest()))
+    query = reader.rest()
+    conflict = ""
+    if [word.upper for word in query[-4:-1]] == ["ON", "CONFLICT", "DO"] and query[-1].upper in _CONFLICTS:
+        conflict = _CONFLICTS[query[-1].upper]
+        query = query[:-4]
+    return InsertInto(name.value, start, columns, tuple(query), conflict=conflict)
 
 
 def _view(reader: Reader) -> CreateView:
     reader.accept("IF", "NOT", "EXISTS")
     name = reader.name()
-    columns = _names(reader) if reader.peek() == "(" else ()
-    _comment(reader)
+    columns = names(reader) if reader.peek() == "(" else ()
+    skip_comment(reader)
     reader.expect("AS")
     return CreateView(name.value, name.start, columns, tuple(reader.rest()))
-
-
-def _names(reader: Reader) -> tuple[str, ...]:
-    return tuple(words[0].value for words in parts(reader.parenthesised()))
-
-
-def _comment(reader: Reader) -> None:
-    if reader.accept("COMMENT"):
-        reader.take()
-
-
-def _table(script: Script, reader: Reader, tables: Mapping[str, CreateTable]) -> CreateTable:
-    reader.accept("IF", "NOT", "EXISTS")
-    name = reader.name()
-    made = CreateTable(name.value, name.start)
-    if reader.peek() == "(":
-        for definition in parts(reader.parenthesised(), angles=True):
-            made = _defined(script, made, definition)
-    _comment(reader)
-    if reader.accept("PARTITIONED", "BY"):
-        reader.parenthesised()
-    if reader.accept("DISTRIBUTED"):
-        while reader.peek() not in ("WITH", "LIKE", "AS", ""):
-            reader.take()
-    if reader.accept("WITH"):
-        made = replace(made, options=_options(reader.parenthesised()))
-    if reader.accept("LIKE"):
-        made = _like(reader, made, tables)
-    return replace(made, query=tuple(reader.rest()) if reader.accept("AS") else ())
-
-
-def _defined(script: Script, table: CreateTable, words: Sequence[Word]) -> CreateTable:
-    """The table with one more column or constraint."""
-    reader = Reader(words)
-    if reader.accept("CONSTRAINT"):
-        reader.name()
-    if reader.accept("PRIMARY", "KEY"):
-        return replace(table, primary_key=_names(reader))
-    if reader.accept("WATERMARK", "FOR"):
-        of = reader.name()
-        reader.expect("AS")
-        return replace(table, watermark=FlinkWatermark(of.value, words[0].start, tuple(reader.rest())))
-    column = reader.name()
-    if reader.accept("AS"):
-        return _with(table, FlinkColumn(column.value, column.start, computed=_expression(reader)))
-    try:
-        type_ = spark_type(reader) + nullable(reader)
-    except NotCarriedOver as reason:
-        script.note(reason.at, f"the column {column.value} is left out: {reason.text}")
-        return table
-    if reader.peek() == "METADATA":
-        text = (
-            f"the column {column.value} is left out: METADATA of a record is no column here; let the producer write it "
-            f"into the value"
-        )
-        script.note(column.start, text)
-        return table
-    key = table.primary_key
-    if reader.accept("PRIMARY", "KEY"):
-        key = (*key, column.value)
-    return replace(_with(table, FlinkColumn(column.value, column.start, type_)), primary_key=key)
-
-
-def _expression(reader: Reader) -> tuple[Word, ...]:
-    words = reader.rest()
-    comments = [place for place, word in enumerate(words) if word.upper == "COMMENT"]
-    return tuple(words[: comments[-1]] if comments else words)
-
-
-def _with(table: CreateTable, column: FlinkColumn) -> CreateTable:
-    """The table with a column, which takes the place of one that is called the same."""
-    others = tuple(each for each in table.columns if each.name != column.name)
-    return replace(table, columns=(*others, column))
-
-
-def _options(words: Sequence[Word]) -> Options:
-    found = {}
-    for entry in parts(words):
-        sides = parts(entry, "=")
-        if len(sides) != 2:
-            raise NotCarriedOver(entry[0].start, "an option is written 'name' = 'value'")
-        name, value = ("".join(word.value for word in side) for side in sides)
-        found[name] = FlinkOption(value, entry[0].start)
-    return found
-
-
-def _like(reader: Reader, table: CreateTable, tables: Mapping[str, CreateTable]) -> CreateTable:
-    """The table with what it takes from another one."""
-    name = reader.name()
-    if name.value not in tables:
-        raise NotCarriedOver(name.start, f"there is no table {name.value} above that this one could be like")
-    base = tables[name.value]
-    words = [word.upper for word in reader.parenthesised()] if reader.peek() == "(" else []
-    left_out = set(re.findall(r"EXCLUDING (\w+)", " ".join(words)))
-    for each in table.columns:
-        base = _with(base, each)
-    kept = {} if left_out & {"ALL", "OPTIONS"} else base.options
-    return replace(
-        base,
-        name=table.name,
-        at=table.at,
-        primary_key=table.primary_key or (() if left_out & {"ALL", "CONSTRAINTS"} else base.primary_key),
-        columns=table.columns if "ALL" in left_out else base.columns,
-        watermark=table.watermark or (None if left_out & {"ALL", "WATERMARKS"} else base.watermark),
-        options={**kept, **table.options},
-    )
-
-
-_HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTALL)
-
-
-def hinted_options(gap: str, at: int) -> Options:
-    """The options in a hint `/*+ OPTIONS('name' = 'value') */` in a piece of text, which begins at a place."""
-    return {
-        name: FlinkOption(value.replace("''", "'"), at + hint.start())
-        for hint in _HINT.finditer(gap)
-        for name, value in re.findall(r"'([^']+)'\s*=\s*'((?:[^']|'')*)'", hint[1])
-    }

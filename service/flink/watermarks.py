@@ -10,7 +10,7 @@ from sqlglot.errors import SqlglotError
 from rowkind.service.flink.connectors import length_of_time
 from rowkind.service.flink.queries import Translator
 from rowkind.service.flink.script import NotCarriedOver, Script
-from rowkind.service.flink.statements import CreateTable, FlinkOption, Options
+from rowkind.service.flink.tables import CreateTable, FlinkOption, Options
 from rowkind.service.job import duration
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.time_windows import micros

@@ -47,7 +47,7 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             below = columns(node.input)
             return below if _replaces(node.input) else _without_null(below, node.conjuncts)
         case LogicalProject():
-            return _computed(node, columns(node.input))
+            return _computed(node, columns(node.input), () if _replaces(node.input) else _conditions(node.input))
         case LogicalExpand():
             return columns(node.input) | _made(node)
         case LogicalJoin():
@@ -100,7 +100,7 @@ def _passed(node: LogicalNode) -> dict[str, Type]:
         case LogicalFilter():
             return _without_null(_passed(node.input), node.conjuncts)
         case LogicalProject():
-            return _computed(node, _passed(node.input))
+            return _computed(node, _passed(node.input), _conditions(node.input))
         case LogicalExpand():
             return _passed(node.input) | _made(node)
         case _:
@@ -146,15 +146,18 @@ def _without_null(types: dict[str, Type], conditions: Iterable[exp.Expr]) -> dic
     }
 
 
-def _computed(node: LogicalProject, below: dict[str, Type]) -> dict[str, Type]:
+def _conditions(node: LogicalNode) -> tuple[exp.Expr, ...]:
+    return node.conjuncts if isinstance(node, LogicalFilter) else ()
+
+
+def _computed(node: LogicalProject, below: dict[str, Type], conditions: Iterable[exp.Expr]) -> dict[str, Type]:
+    """The outputs. A condition on one of them has moved below, to the expression that computes it."""
     named = by_name(below)
     found = {name: compile_scalar(output, named).type for name, output in node.outputs.items()}
-    if not (isinstance(node.input, LogicalFilter) and isinstance(node.input.input, LogicalExpand)):
-        return found
-    # A condition on a column that some grouping sets leave out has sunk to where the column is computed.
-    conditions = node.input.conjuncts
     return {
-        name: type_.required if any(_rejects_null(each, node.outputs[name].unnest()) for each in conditions) else type_
+        name: type_.required
+        if type_.nullable and any(_rejects_null(each, node.outputs[name].unnest()) for each in conditions)
+        else type_
         for name, type_ in found.items()
     }
 

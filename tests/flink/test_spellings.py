@@ -43,6 +43,7 @@ SAME = (
 OTHERWISE = {
     "a / b": "a DIV b",
     "a / 2 / b": "a DIV 2 DIV b",
+    "a/2": "a DIV 2",
     "(a + 4 / 2) * d / b": "(a + 4 DIV 2) * d / b",
     "SUM(a) / COUNT(*)": "SUM(a) DIV COUNT(*)",
     "AVG(a)": "CAST(AVG(a) AS INT)",
@@ -51,6 +52,20 @@ OTHERWISE = {
     "CAST(AVG(a) AS DOUBLE)": "CAST(CAST(AVG(a) AS INT) AS DOUBLE)",
     "FLOOR(d) / 2": "CAST(FLOOR(d) AS DOUBLE) / 2",
     "AVG(a) FILTER (WHERE f)": "CAST(AVG(a) FILTER (WHERE f) AS INT)",
+    "AVG(a) OVER (PARTITION BY b ORDER BY t)": "CAST(AVG(a) OVER (PARTITION BY b ORDER BY t) AS INT)",
+    "AVG(a) OVER (PARTITION BY b) / 2": "CAST(AVG(a) OVER (PARTITION BY b) AS INT) DIV 2",
+    "FIRST_VALUE(a)": "FIRST_VALUE(a) IGNORE NULLS",
+    "LAST_VALUE(a / 2)": "LAST_VALUE(a DIV 2) IGNORE NULLS",
+    "FIRST_VALUE(a) FILTER (WHERE f)": "FIRST_VALUE(a) FILTER (WHERE f) IGNORE NULLS",
+    "LAST_VALUE(a) OVER (ORDER BY t)": "LAST_VALUE(a) IGNORE NULLS OVER (ORDER BY t)",
+    "LAST_VALUE(a IGNORE NULLS) OVER (ORDER BY t)": "LAST_VALUE(a) IGNORE NULLS OVER (ORDER BY t)",
+    "LAST_VALUE(a) RESPECT NULLS OVER (ORDER BY t)": "LAST_VALUE(a) RESPECT NULLS OVER (ORDER BY t)",
+    "LISTAGG(s)": "LISTAGG(s, ',')",
+    "LISTAGG(DISTINCT s)": "LISTAGG(DISTINCT s, ',')",
+    "SPLIT(s, '|')": r"SPLIT(s, '\\|')",
+    "STR_TO_MAP(s)": "STR_TO_MAP(s, ',', '=')",
+    "STR_TO_MAP(s, ';')": "STR_TO_MAP(s, ';', '=')",
+    "ARRAY_SORT(tags)": "SORT_ARRAY(tags)",
     "f IS NOT UNKNOWN": "f IS NOT NULL",
     "'it''s \\d'": r"'it\'s \\d'",
     "LTRIM(s, 'x')": "LTRIM('x', s)",
@@ -74,6 +89,11 @@ OTHERWISE = {
     "TRY_CAST(s AS VARCHAR(3))": "TRY_CAST(s AS STRING)",
     "tags[1]": "TRY_ELEMENT_AT(tags, 1)",
     "r.tags[1]": "TRY_ELEMENT_AT(r.tags, 1)",
+    "tags[a + 1]": "TRY_ELEMENT_AT(tags, a + 1)",
+    "SPLIT(s, ',')[2]": "TRY_ELEMENT_AT(SPLIT(s, ','), 2)",
+    "ARRAY['x'][1]": "TRY_ELEMENT_AT(ARRAY('x'), 1)",
+    "m[s]": "TRY_ELEMENT_AT(m, s)",
+    "MAP['k', tags]['k'][1]": "TRY_ELEMENT_AT(MAP('k', tags)['k'], 1)",
     "JSON_VALUE(s, '$.a')": "GET_JSON_OBJECT(s, '$.a')",
     "JSON_VALUE(s, 'lax $.a' RETURNING INT NULL ON EMPTY)": "TRY_CAST(GET_JSON_OBJECT(s, '$.a') AS INT)",
     "JSON_EXISTS(s, '$.a')": "(GET_JSON_OBJECT(s, '$.a') IS NOT NULL)",
@@ -100,6 +120,8 @@ REFUSED = {
     "JSON_UNQUOTE(s)": "its text differs in detail",
     "ARRAY_SLICE(tags, 1, 2)": "write SLICE",
     "TRUNCATE(d, 1)": "write CAST or ROUND",
+    "SPLIT(s, s)": "a delimiter that is written out",
+    "s || (tags)[1]": "TRY_ELEMENT_AT(array, place)",
     "FROBNICATE(a)": "the function FROBNICATE is not supported",
 }
 
@@ -150,8 +172,12 @@ def test_what_is_refused_says_why_at_its_place(expression: str) -> None:
         ("FROM_BASE64(TO_BASE64(s))", "a,,b"),
         ("tags[2]", "y"),
         ("tags[9]", None),
+        ("tags[a + 8]", "x"),
         ("UNIX_TIMESTAMP('1970-01-01 00:01:00')", 60),
         ("'it''s \\'", "it's \\"),
+        ("FIRST_VALUE(b)", None),
+        ("SPLIT(s, ',')[2]", ""),
+        ("STR_TO_MAP('k=1,m=2')['m']", "2"),
     ],
 )
 def test_the_values_are_flinks(tmp_path: Path, expression: str, expected: Any) -> None:
@@ -165,6 +191,23 @@ def test_the_values_are_flinks(tmp_path: Path, expression: str, expected: Any) -
     }
     found = folded(tmp_path, f"SELECT {_written(expression)} AS v FROM r", tables, inserts("r", [row]))
     assert found == [{"v": expected}], json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("a / 2", "a DIV 2"),
+        ("(a / 2) / 3", "(a DIV 2) DIV 3"),
+        ("FLOOR(t TO HOUR)", "CAST(DATE_TRUNC('HOUR', t) AS TIMESTAMP_NTZ)"),
+        ("FLOOR(d)", "CAST(FLOOR(d) AS DOUBLE)"),
+    ],
+)
+def test_a_key_of_groups_is_written_as_in_the_select_list(key: str, written: str) -> None:
+    """The plan has it once, and the text twice."""
+    query = f"SELECT {key} AS k, COUNT(*) AS n FROM r GROUP BY {key} HAVING {key} IS NOT NULL"
+    script = SCRIPT.replace("SELECT {} AS v FROM r", query)
+    job = YAML(typ="safe").load(imported("f.sql", script).text)
+    assert job["sinks"]["o"]["sql"] == query.replace(key, written)
 
 
 def _written(expression: str) -> str:

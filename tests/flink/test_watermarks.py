@@ -9,6 +9,8 @@ import pytest
 from rowkind.service.flink.job_file import imported
 from rowkind.service.job.load import load
 from rowkind.service.job.table import WatermarkSettings
+from tests.flink.trying import given, imported_job
+from tests.trying import inserts
 
 KAFKA = "'connector' = 'kafka', 'format' = 'json'"
 
@@ -98,6 +100,42 @@ def test_rows_of_windows_come_once_unless_they_are_fired_early(tmp_path: Path, e
     file = tmp_path / "job.yaml"
     file.write_text(imported("f.sql", text).text)
     assert load(file, {}).sinks["o"].emit == emit
+
+
+@pytest.mark.parametrize(
+    ("time", "value"),
+    [("at TIMESTAMP(3)", "2026-01-01T00:00:{:02}"), ("s STRING, at AS TO_TIMESTAMP(s)", "2026-01-01 00:00:{:02}")],
+)
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id FROM t ORDER BY at",
+        "SELECT COUNT(*) OVER (ORDER BY at) AS id FROM t",
+        "SELECT SUM(id - 1) OVER (ORDER BY at RANGE INTERVAL '1' SECOND PRECEDING) AS id FROM t",
+        "SELECT ROW_NUMBER() OVER (ORDER BY at) AS id FROM t",
+        "SELECT id FROM t MATCH_RECOGNIZE (ORDER BY at MEASURES A.id AS id PATTERN (A) DEFINE A AS TRUE)",
+    ],
+)
+def test_a_time_attribute_is_not_null(tmp_path: Path, time: str, value: str, query: str) -> None:
+    """An append sink takes OVER, ORDER BY and MATCH_RECOGNIZE by it, whether it is in the record or computed."""
+    text = f"""CREATE TABLE t (id BIGINT, {time}, WATERMARK FOR at AS at - INTERVAL '1' SECOND) WITH ({KAFKA});
+    CREATE TABLE o WITH ({KAFKA}) AS {query};"""
+    column = "s" if "STRING" in time else "at"
+    rows = inserts("t", [{"id": each, column: value.format(each)} for each in (2, 1, 3)])
+    found = given(imported_job(tmp_path, text), rows, "o")
+    assert sorted(row["id"] for row in found) == ([0, 1, 3] if "SUM" in query else [1, 2, 3])
+
+
+def test_a_row_whose_computed_time_is_null_is_left_out(tmp_path: Path) -> None:
+    """Flink's job stops at it; here the record has no row, and the watermark passes it."""
+    text = f"""CREATE TABLE t (id BIGINT, s STRING, at AS TO_TIMESTAMP(s), WATERMARK FOR at AS at) WITH ({KAFKA});
+    CREATE TABLE o WITH ({KAFKA}) AS
+      SELECT id, window_end FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '1' HOUR));"""
+    texts = ["2026-01-01 00:30:00", None, "no time", "2026-01-01 01:30:00"]
+    rows = inserts("t", [{"id": each, "s": text} for each, text in enumerate(texts)])
+    found = given(imported_job(tmp_path, text), rows, "o")
+    assert [row["id"] for row in found] == [0, 3]
+    assert imported("f.sql", text).notes == ("f.sql:1:38: t: rows whose at is NULL are left out; Flink stops at them",)
 
 
 def _carried(folder: Path, text: str) -> WatermarkSettings | None:

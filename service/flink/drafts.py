@@ -1,0 +1,147 @@
+"""INSERTs as sinks before they are planned: one for each table, with the columns, key and mode that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowkind.service.flink.connectors import TableTopic, topic_of
+from rowkind.service.flink.queries import Translator
+from rowkind.service.flink.script import NotCarriedOver, Script
+from rowkind.service.flink.selects import renamed, select_list
+from rowkind.service.flink.statements import InsertInto
+from rowkind.service.flink.tables import CreateTable
+from rowkind.service.flink.text import Sql, Stretch
+
+
+@dataclass(frozen=True)
+class SinkDraft:
+    """A sink to be: where its results go, which columns of which types its table has, and its query so far.
+
+    The query's columns are those of `types` by their places, with `by_name` by their names, where others are let be. It
+    does not have those of `missing`, which are NULL. `conflict` is the `on_conflict` of a sink whose key is not one of
+    the result.
+    """
+
+    name: str
+    at: int
+    topic: str
+    format: str
+    mode: str
+    key: tuple[str, ...]
+    types: Mapping[str, str]
+    missing: Mapping[str, str]
+    sql: Sql
+    union: bool
+    by_name: bool
+    conflict: str
+    nulls_dropped: bool
+    final: bool = False
+    on_conflict: str = ""
+    emit: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The sink in the job file."""
+        made: dict[str, Any] = {} if self.topic == self.name else {"topic": self.topic}
+        if self.format != "avro":
+            made["format"] = self.format
+        made["mode"] = self.mode
+        if self.key and self.mode != "append":
+            made["key"] = list(self.key)
+        if self.on_conflict:
+            made["on_conflict"] = self.on_conflict
+        if self.emit:
+            made["emit"] = self.emit
+        return made | {"sql": str(self.sql)}
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """Makes drafts of a script's INSERTs. `nulls_dropped` and `final` are what it has SET for all of them."""
+
+    script: Script
+    tables: Mapping[str, CreateTable]
+    translator: Translator
+    nulls_dropped: bool
+    final: bool
+
+    def drafts(self, inserts: Mapping[str, Sequence[InsertInto]]) -> Iterator[SinkDraft]:
+        """The sinks of the tables that INSERTs write, by the names of the tables. What is left out is noted."""
+        for name, own in inserts.items():
+            try:
+                yield self._draft(name, own)
+            except NotCarriedOver as reason:
+                self.script.note(reason.at, f"INSERT INTO {name} is left out: {reason.text}")
+
+    def _draft(self, name: str, inserts: Sequence[InsertInto]) -> SinkDraft:
+        """The sink of one table. Raises NotCarriedOver."""
+        first, table = inserts[0], self.tables.get(name)
+        if table is None:
+            raise NotCarriedOver(first.at, f"there is no CREATE TABLE {name}")
+        if apart := [insert for insert in inserts if insert.columns != first.columns]:
+            text = "its INSERTs name different columns: name the same ones in the same order"
+            raise NotCarriedOver(apart[0].at, text)
+        topic = topic_of(self.script, table, sink=True)
+        given = first.columns or tuple(table.record)
+        if topic.format == "plain_avro":
+            self.script.note(first.at, f"{name}: Avro is written in the registry's frame here, and not plain")
+        if topic.mode == "debezium":
+            text = f"{name}: no envelopes are written here: the row kind is in a header of each record, mode retract"
+            self.script.note(first.at, text)
+        return SinkDraft(
+            name=name,
+            at=first.at,
+            topic=topic.name,
+            format="json" if topic.format == "json" else "avro",
+            mode=_mode(topic, table),
+            key=() if topic.mode == "changes" else table.primary_key,
+            types={column: table.record[column] for column in given if column in table.record},
+            missing={column: type_ for column, type_ in table.record.items() if column not in given},
+            sql=self._query(inserts, given),
+            union=len(inserts) > 1,
+            by_name=first.by_name,
+            conflict=next((insert.conflict for insert in inserts if insert.conflict), "last"),
+            nulls_dropped=self.nulls_dropped,
+            final=self.final,
+        )
+
+    def _query(self, inserts: Sequence[InsertInto], columns: tuple[str, ...]) -> Sql:
+        """The rows of all INSERTs into a table. Raises NotCarriedOver."""
+        sql = Sql()
+        for insert in inserts:
+            query = self.translator.query(insert.query)
+            if not insert.by_name:
+                query = named(query, columns, only_if_known=True)
+            sql = query if not sql.pieces else sql + Sql((Stretch("\nUNION ALL\n", insert.at),)) + query
+        return sql
+
+
+def _mode(topic: TableTopic, table: CreateTable) -> str:
+    """The mode of the sink that writes a table."""
+    connector = table.options.get("connector")
+    if topic.mode in ("debezium", "changes"):
+        return "retract"
+    if connector is not None and topic.mode != "append":
+        return topic.mode
+    if connector is not None and connector.value == "kafka":
+        return "append"
+    return "upsert" if table.primary_key else topic.mode
+
+
+def named(query: Sql, names: tuple[str, ...], *, only_if_known: bool = False) -> Sql:
+    """A query whose columns have these names; with `only_if_known` only one whose SELECT list is written out."""
+    items = select_list(str(query))
+    if not names:
+        return query
+    if items is not None and len(items) == len(names):
+        return query.edited(renamed(str(query), items, names))
+    if only_if_known:
+        return query
+    listed = ", ".join(names)
+    return (
+        Sql((Stretch("SELECT * FROM (\n  ", query.at),))
+        + query.indented()
+        + Sql((Stretch(f"\n) AS named({listed})", query.at),))
+    )

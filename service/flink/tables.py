@@ -1,0 +1,206 @@
+"""CREATE TABLE of a script: columns, key, watermark and options, its own and those it takes from another table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from rowkind.service.flink.script import NotCarriedOver, Reader, Script, Word, parts
+from rowkind.service.flink.types import nullable, spark_type
+
+
+@dataclass(frozen=True)
+class FlinkColumn:
+    """A column of a table: of a `type` and in the record, or `computed` from others.
+
+    It has neither in CREATE TABLE t (a, b) AS SELECT …, where the query says what it is.
+    """
+
+    name: str
+    at: int
+    type: str = ""
+    computed: tuple[Word, ...] = ()
+
+    @property
+    def is_proctime(self) -> bool:
+        """Whether it is the time of processing."""
+        return [word.upper for word in self.computed] == ["PROCTIME", "(", ")"]
+
+
+@dataclass(frozen=True)
+class FlinkOption:
+    """An entry of WITH or SET."""
+
+    value: str
+    at: int
+
+
+Options = Mapping[str, FlinkOption]
+
+
+@dataclass(frozen=True)
+class FlinkWatermark:
+    """WATERMARK FOR a column AS an expression."""
+
+    column: str
+    at: int
+    expression: tuple[Word, ...]
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """CREATE TABLE, with the query behind AS if there is one."""
+
+    name: str
+    at: int
+    columns: tuple[FlinkColumn, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    options: Options = field(default_factory=dict)
+    query: tuple[Word, ...] = ()
+    watermark: FlinkWatermark | None = None
+
+    @property
+    def record(self) -> dict[str, str]:
+        """The columns that are in the topic, and their types; those of the key and of the watermark are NOT NULL."""
+        never_null = {*self.primary_key, *((self.watermark.column,) if self.watermark else ())}
+        return {
+            column.name: column.type
+            + " NOT NULL" * (column.name in never_null and not column.type.endswith("NOT NULL"))
+            for column in self.columns
+            if column.type
+        }
+
+
+def table(script: Script, reader: Reader, tables: Mapping[str, CreateTable]) -> CreateTable:
+    """The table behind CREATE TABLE; `tables` are those above, by their names. Raises NotCarriedOver."""
+    reader.accept("IF", "NOT", "EXISTS")
+    name = reader.name()
+    made = CreateTable(name.value, name.start)
+    if reader.peek() == "(":
+        for definition in parts(reader.parenthesised(), angles=True):
+            made = _defined(script, made, definition)
+    skip_comment(reader)
+    if reader.accept("PARTITIONED", "BY"):
+        reader.parenthesised()
+    if reader.accept("DISTRIBUTED"):
+        while not reader.done and reader.peek() not in ("WITH", "LIKE", "AS"):
+            reader.take()
+    if reader.accept("WITH"):
+        made = replace(made, options=_options(reader.parenthesised()))
+    if reader.accept("LIKE"):
+        made = _like(reader, made, tables)
+    if reader.accept("AS"):
+        return replace(made, query=tuple(reader.rest()))
+    if not reader.done:
+        raise NotCarriedOver(reader.start, f"CREATE TABLE {name.value} is not understood from here on")
+    for each in made.columns:
+        if not each.type and not each.computed:
+            script.note(each.at, f"the column {each.name} is left out: it has no type")
+    return replace(made, columns=tuple(each for each in made.columns if each.type or each.computed))
+
+
+def _defined(script: Script, table: CreateTable, words: Sequence[Word]) -> CreateTable:
+    """The table with one more column or constraint."""
+    reader = Reader(words)
+    if reader.accept("CONSTRAINT"):
+        reader.name()
+    if reader.accept("PRIMARY", "KEY"):
+        return replace(table, primary_key=names(reader))
+    if reader.accept("WATERMARK", "FOR"):
+        of = reader.name()
+        reader.expect("AS")
+        return replace(table, watermark=FlinkWatermark(of.value, words[0].start, tuple(reader.rest())))
+    column = reader.name()
+    if reader.done:
+        return _with(table, FlinkColumn(column.value, column.start))
+    if reader.accept("AS"):
+        return _with(table, FlinkColumn(column.value, column.start, computed=_expression(reader)))
+    try:
+        type_ = spark_type(reader) + nullable(reader)
+    except NotCarriedOver as reason:
+        script.note(reason.at, f"the column {column.value} is left out: {reason.text}")
+        return table
+    if reader.peek() == "METADATA":
+        text = (
+            f"the column {column.value} is left out: METADATA of a record is no column here; let the producer write it "
+            f"into the value"
+        )
+        script.note(column.start, text)
+        return table
+    key = table.primary_key
+    if reader.accept("PRIMARY", "KEY"):
+        key = (*key, column.value)
+    return replace(_with(table, FlinkColumn(column.value, column.start, type_)), primary_key=key)
+
+
+def _expression(reader: Reader) -> tuple[Word, ...]:
+    words = reader.rest()
+    comments = [place for place, word in enumerate(words) if word.upper == "COMMENT"]
+    return tuple(words[: comments[-1]] if comments else words)
+
+
+def _with(table: CreateTable, column: FlinkColumn) -> CreateTable:
+    """The table with a column, which takes the place of one that is called the same."""
+    others = tuple(each for each in table.columns if each.name != column.name)
+    return replace(table, columns=(*others, column))
+
+
+def _options(words: Sequence[Word]) -> Options:
+    found = {}
+    for entry in parts(words):
+        sides = parts(entry, "=")
+        if len(sides) != 2:
+            raise NotCarriedOver(entry[0].start, "an option is written 'name' = 'value'")
+        name, value = ("".join(word.value for word in side) for side in sides)
+        found[name] = FlinkOption(value, entry[0].start)
+    return found
+
+
+def _like(reader: Reader, table: CreateTable, tables: Mapping[str, CreateTable]) -> CreateTable:
+    """The table with what it takes from another one."""
+    name = reader.name()
+    if name.value not in tables:
+        raise NotCarriedOver(name.start, f"there is no table {name.value} above that this one could be like")
+    base = tables[name.value]
+    said = [word.upper for word in reader.parenthesised()] if reader.peek() == "(" else []
+    takes = {feature: verb != "EXCLUDING" for verb, feature in pairwise(said)}
+
+    def taken(feature: str) -> bool:
+        return takes.get(feature, takes.get("ALL", True))
+
+    merged = replace(base, columns=tuple(each for each in base.columns if each.type or taken("GENERATED")))
+    for each in table.columns:
+        merged = _with(merged, each)
+    return replace(
+        merged,
+        name=table.name,
+        at=table.at,
+        primary_key=table.primary_key or (base.primary_key if taken("CONSTRAINTS") else ()),
+        watermark=table.watermark or (base.watermark if taken("WATERMARKS") else None),
+        options={**(base.options if taken("OPTIONS") else {}), **table.options},
+    )
+
+
+_HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTALL)
+
+
+def hinted_options(gap: str, at: int) -> Options:
+    """The options in a hint `/*+ OPTIONS('name' = 'value') */` in a piece of text, which begins at a place."""
+    return {
+        name: FlinkOption(value.replace("''", "'"), at + hint.start())
+        for hint in _HINT.finditer(gap)
+        for name, value in re.findall(r"'([^']+)'\s*=\s*'((?:[^']|'')*)'", hint[1])
+    }
+
+
+def names(reader: Reader) -> tuple[str, ...]:
+    """The names in the parentheses that come next. Raises NotCarriedOver."""
+    return tuple(words[0].value for words in parts(reader.parenthesised()))
+
+
+def skip_comment(reader: Reader) -> None:
+    """Take COMMENT and its text if they come next."""
+    if reader.accept("COMMENT"):
+        reader.take()

@@ -1,0 +1,47 @@
+"""What a script gives: it is imported, and the job that comes out is tried over changes of its tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rowkind.service.flink.job_file import imported
+from rowkind.service.job.load import load
+from rowkind.service.job.model import Job
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.trial import end, in_memory, read, results
+from tests.trying import Change
+
+
+def imported_job(folder: Path, script: str) -> Job:
+    """The job that a script becomes. Raises ScriptError."""
+    file = folder / "job.yaml"
+    file.write_text(imported("f.sql", script).text)
+    return load(file, {})
+
+
+def given(job: Job, changes: Sequence[Change], sink: str, *batch_rows: int, ended: bool = True) -> list[dict[str, Any]]:
+    """The rows that are left in a sink when all changes are read, and if `ended`, time has come to its end.
+
+    A table with computed columns is a view over `<table>_topic`, which its changes go to. All sizes of batches must
+    leave the same rows, in any order.
+    """
+    planned, own = plan(job, sink), list(_of_topics(job, changes))
+    folds = []
+    for rows in batch_rows or (1,):
+        batches = read(job, own, "changes", rows)
+        if ended:
+            end(planned, batches)
+        lines = results(job, planned, batches, in_memory(print), fold=True)
+        folds.append([json.loads(line)["row"] for line in lines])
+    for rows, fold in zip(batch_rows, folds, strict=False):
+        assert sorted(map(str, fold)) == sorted(map(str, folds[0])), f"batches of {rows}"
+    return folds[0]
+
+
+def _of_topics(job: Job, changes: Sequence[Change]) -> Iterator[Change]:
+    for change in changes:
+        name = change.get("table")
+        yield change if name is None or name in job.tables else {**change, "table": f"{name}_topic"}
