@@ -15,152 +15,26 @@ not compared. No setting may say that a table breaks a promise which its changes
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Changes, Int64s, Rows
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import Fold, MemoryEngine
-from rowkind.service.run.trial import TrialBatch, read
 from tests.fuzz.case import SINK
-from tests.fuzz.changelogs import breaches, rows_of
-from tests.fuzz.cut_case import BESIDE, CutCase, Ends, with_unread
+from tests.fuzz.changelogs import rows_of
+from tests.fuzz.cut_case import BESIDE, CutCase
+from tests.fuzz.cut_trial import LateError, ProblemError, Setting, Trial
 from tests.fuzz.oracle import Bag
-from tests.fuzz.running import Outcome, bag_of, breach, failed, reason_of, shown
-from tests.fuzz.small_sizes import small_sizes
+from tests.fuzz.running import Outcome, bag_of, failed, reason_of, shown
 
 CUT = "by the cut"
 SIZES = "by the sizes of segments"
 SHARED = "by another sink in the job"
 UNREAD = "by columns that are not read"
-ACCUSED = "a promise that is kept is said to be broken"
 ARRIVAL = "not by the order of arrival"
-
-_ALONE = (SINK,)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One way to compute a case: where its batches end, which sinks the job has, and what else is said above."""
-
-    ends: Ends
-    sinks: tuple[str, ...] = _ALONE
-    small: bool = False
-    unread: bool = False
-
-    def __str__(self) -> str:
-        said = ["small segments"] * self.small + ["unread columns"] * self.unread
-        return ", ".join((f"sinks {'+'.join(self.sinks)}, batches that end at {list(self.ends)}", *said))
-
-
-Observed = tuple[Any, Any]
-"""What a sink holds at the end of the input, and at the end of time: each a bag of payloads, or a list of them."""
-
-_Planned = tuple[dict[str, PhysicalSink], dict[str, tuple[Int64s, Rows]]]
-"""The sinks, and of each table where its changes are among all changes, and these."""
-
-
-class _ProblemError(Exception):
-    """What a result does that none may; its text is the reason of a finding."""
-
-
-class _LateError(Exception):
-    """A row came too late."""
-
-
-class Trial:
-    """A case with its plans and its changes as the engine takes them, each made when it is needed first."""
-
-    def __init__(self, case: CutCase) -> None:
-        self.case = case
-        self._plans: dict[bool, _Planned] = {}
-        self._observed: dict[Setting, dict[str, Observed]] = {}
-
-    def planned(self, *, unread: bool = False) -> _Planned:
-        """The plans and the changes. Raises PlanError."""
-        if unread not in self._plans:
-            case = with_unread(self.case) if unread else self.case
-            job = case.job
-            lines = [{name: each[name] for name in ("table", "op", "row")} for each in case.changes]
-            (whole,) = read(job, lines, "changes.jsonl", len(lines) + 1)
-            places = {
-                name: np.array([ArrivalNumber.of(seq).offset for seq in rows.seq.tolist()]) - 1
-                for name, rows in whole.items()
-            }
-            sinks = {name: plan(job, name) for name in job.sinks}
-            self._plans[unread] = sinks, {name: (places[name], rows) for name, rows in whole.items()}
-        return self._plans[unread]
-
-    def observed(self, setting: Setting) -> dict[str, Observed]:
-        """What each sink of the setting holds."""
-        if setting not in self._observed:
-            with small_sizes(on=setting.small):
-                self._observed[setting] = self._observe(setting)
-        return self._observed[setting]
-
-    def _observe(self, setting: Setting) -> dict[str, Observed]:
-        planned, rows = self.planned(unread=setting.unread)
-        sinks = [planned[name] for name in setting.sinks]
-        late: list[int] = []
-        accused: list[str] = []
-        engine = MemoryEngine(
-            *sinks,
-            late=lambda _node, changes: late.append(len(changes)),
-            broken=lambda promise: accused.append(str(promise)),
-        )
-        results = {sink.name: _Result(sink) for sink in sinks}
-        begin = 0
-        for end in setting.ends:
-            batch = TrialBatch()
-            for table, (places, own) in rows.items():
-                first, last = np.searchsorted(places, [begin, end])
-                if first < last:
-                    batch[table] = own.take(np.arange(first, last))
-            for name, changes in engine.batch(batch, self.case.times[end - 1]).items():
-                results[name].take(changes)
-            begin = end
-        held = {name: result.now() for name, result in results.items()}
-        if any(clock.tables or clock.processing for clock in engine.graph.clocks):
-            for name, changes in engine.batch(TrialBatch(), self.case.times[-1], ended=True).items():
-                results[name].take(changes)
-        if late:
-            raise _LateError
-        if accused and not breaches(self.case.tables, self.case.changes):
-            raise _ProblemError(ACCUSED)
-        return {name: (held[name], result.now()) for name, result in results.items()}
-
-
-class _Result:
-    """What a sink holds, batch by batch."""
-
-    def __init__(self, sink: PhysicalSink) -> None:
-        self._sink = sink
-        self._fold = Fold(keyed=sink.mode == "upsert")
-        self._listed: list[bytes] = []
-
-    def take(self, changes: Changes) -> None:
-        """Add the changes of one batch. Raises _ProblemError."""
-        if problem := breach(self._sink, changes):
-            raise _ProblemError(problem)
-        if self._sink.ordered:
-            self._listed += changes.payload.to_pylist()
-        self._fold.apply(changes)
-
-    def now(self) -> Any:
-        """All of it. Raises _ProblemError."""
-        try:
-            payloads = self._fold.payloads
-        except AssertionError as error:
-            raise _ProblemError(str(error)) from None
-        return list(self._listed) if self._sink.ordered else Counter(payloads)
 
 
 @dataclass(frozen=True)
@@ -177,18 +51,29 @@ def look(case: CutCase) -> tuple[CutCase, Outcome]:
 
     If the planner refuses the case for its second query, or for the mode of its sink, that is left out.
     """
-    for each in (case, case.alone, replace(case.alone, sink={"mode": "retract"})):
-        trial = Trial(each)
-        outcome = _compared(trial, _few(trial))
-        if outcome.verdict != "refused":
-            break
+    trial = Trial(case)
+    if _is_refused(trial, SINK):
+        trial = Trial(replace(case, sink={"mode": "retract"}))
+    if case.beside is not None and _is_refused(trial, BESIDE):
+        trial = Trial(trial.case.alone)
+    case, outcome = trial.case, _compared(trial, _few(trial))
     if not outcome.is_finding:
-        return each, outcome
-    alone = [] if each.beside is None else [each.alone, each.turned.alone]
-    for smaller in (*alone, each):
-        if (told := run(smaller)).is_finding:
-            return smaller, told
-    return each, outcome
+        return case, outcome
+    alone = [] if case.beside is None else [case.alone, case.turned.alone]
+    for each in (*alone, case):
+        if (told := run(each)).is_finding:
+            return each, told
+    return case, outcome
+
+
+def _is_refused(trial: Trial, name: str) -> bool:
+    try:
+        trial.sink(name)
+    except PlanError:
+        return True
+    except Exception:  # noqa: BLE001 -- a finding, which is looked at later
+        return False
+    return False
 
 
 def run(case: CutCase, only: str | None = None) -> Outcome:
@@ -238,11 +123,11 @@ def _compared(trial: Trial, comparisons: Iterable[Comparison]) -> Outcome:
                 return outcome
     except PlanError as error:
         return Outcome("refused", reason_of(error.text))
-    except _LateError:
+    except LateError:
         return Outcome("not compared", "late rows")
     except ExpressionError:
         return Outcome("not compared", "an expression fails")
-    except _ProblemError as error:
+    except ProblemError as error:
         return Outcome("wrong", str(error))
     except Exception as error:  # noqa: BLE001 -- what it looks for
         return failed(error)
@@ -259,25 +144,24 @@ def _by_arrival(trial: Trial) -> Outcome | None:
     tables = rows_of(case.tables)
     for number, each in enumerate(case.changes):
         tables[each["table"]].apply(each["op"], each["row"], number)
-    sink = trial.planned()[0][SINK]
     expected = case.arrival.result(tables)
-    found = _bag(sink, trial.observed(Setting(case.cut(len(case.changes))))[SINK][1])
+    found = _bag(trial.sink(SINK), trial.observed(Setting(case.cut(len(case.changes))))[SINK][1])
     return None if found == expected else Outcome("wrong", ARRIVAL, 0, expected, found)
 
 
 def _difference(trial: Trial, comparison: Comparison) -> Outcome | None:
     one, other = comparison.one, comparison.other
-    sinks = trial.planned()[0]
     names = [name for name in one.sinks if name in other.sinks]
-    if one.unread != other.unread:
-        wider = trial.planned(unread=True)[0]
-        names = [name for name in names if sinks[name].value.names == wider[name].value.names]
     for name in names:
+        sink = trial.sink(name)
+        if one.unread != other.unread and sink.value.names != trial.sink(name, unread=True).value.names:
+            # The query has `*`, and so reads them.
+            continue
         pairs = zip(trial.observed(one)[name], trial.observed(other)[name], strict=True)
         for when, (left, right) in zip(("", ", at the end of time"), pairs, strict=True):
             if left == right:
                 continue
-            bags = _bag(sinks[name], left), _bag(sinks[name], right)
+            bags = _bag(sink, left), _bag(sink, right)
             if bags[0] != bags[1] or isinstance(left, list):
                 settings = f"{one}; {other}"
                 return Outcome("wrong", f"{comparison.reason}{when}", 0, *bags, settings=settings)

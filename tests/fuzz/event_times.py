@@ -16,6 +16,8 @@ from tests.fuzz.schemas import Table
 _BEGIN = np.datetime64("2026-01-01T00:00:00", "ms")
 _STEPS = (0, 0, 0, 1, 5, 5, 10, 20)
 _OPEN = "30d"
+_SMALL = 0.7
+_SAME_TIME = 0.3
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,13 @@ def with_event_times(
     by_name = {each.name: each for each in tables}
     rows = {each.name: Rows(each.primary_key, tuple(column.name for column in each.columns)) for each in tables}
     times: dict[tuple[str, tuple[Any, ...]], list[str]] = defaultdict(list)
+    last: dict[tuple[str, tuple[Any, ...]], str] = {}
     now = 60
     found = []
     for each in changes:
         table, row = by_name[each["table"]], each["row"]
-        own = times[table.name, rows[table.name].identity(row)]
+        identity = table.name, rows[table.name].identity(row)
+        own = times[identity]
         now += rng.choice(_STEPS)
         time = _minute(now - rng.randint(0, 90 if pace.disorder is None else pace.disorder))
         if row.get("ts") is None:
@@ -71,12 +75,35 @@ def with_event_times(
             found.append(each)
             continue
         if each["op"] in ("+I", "+U"):
-            own[:] = [*([] if table.primary_key else own), time]
+            if table.primary_key:
+                time = last.get(identity, time) if rng.random() < _SAME_TIME else time
+                own.clear()
+            last[identity] = time
+            own.append(time)
         elif own:
             before = own.pop(0)
             alters = pace.own_deletes and table.primary_key and not table.exact
             time = time if alters and time > before else before
         found.append({**each, "row": _with_time(row, time)})
+    return found
+
+
+def with_small_updates(rng: random.Random, tables: Sequence[Table], changes: Sequence[Change]) -> list[Change]:
+    """The changes, of which most updates of a row with a key alter one column or none."""
+    rows = {each.name: Rows(each.primary_key, tuple(column.name for column in each.columns)) for each in tables}
+    found = []
+    for each in changes:
+        own, row = rows[each["table"]], each["row"]
+        at = own.find(row) if own.primary_key else None
+        if at is not None:
+            before = own.live[at][1]
+            if each["op"] in ("-U", "-D"):
+                row = {name: before[name] for name in row}
+            elif rng.random() < _SMALL:
+                altered = rng.choice((None, *(name for name in own.columns if name not in own.primary_key)))
+                row = {name: row[name] if name == altered else before[name] for name in row}
+        own.apply(each["op"], row, 0)
+        found.append({**each, "row": row})
     return found
 
 
