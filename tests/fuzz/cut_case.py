@@ -79,9 +79,10 @@ class CutCase(Case):
         return tuple(ends)
 
     def random_cut(self, rng: random.Random, chance: float) -> Ends:
-        """A cut in which a batch ends after any change with this chance."""
-        whole = self.cut(len(self.changes))
-        return tuple(at for at in range(1, len(self.changes) + 1) if at in whole or rng.random() < chance)
+        """A cut in which a batch ends after any change with this chance, and after one change at least."""
+        count = len(self.changes)
+        ends = {*self.cut(count), *(at for at in range(1, count) if rng.random() < chance)}
+        return tuple(sorted(ends | {rng.randint(1, count)}))
 
     def cuts(self) -> Iterator[Ends]:
         """Several ways to cut the changes, all different."""
