@@ -25,6 +25,7 @@ from tests.bench.compare import page
 from tests.fuzz import cuts, records, scalars, texts
 from tests.fuzz.case import SINK, Case, random_case
 from tests.fuzz.cut_jobs import random_cut_case
+from tests.fuzz.cuts_on_spark import look_on_spark
 from tests.fuzz.on_spark import spark_engine
 from tests.fuzz.running import Engine, Outcome, in_memory, run, shown
 from tests.fuzz.shrinking import shrink
@@ -96,7 +97,9 @@ def _looked_at(seeds: range, chosen: argparse.Namespace) -> Iterator[_Looked]:
     if chosen.engine == "spark":
         with spark_engine() as engine:
             for seed in seeds:
-                if not random_case(seed).clock:
+                if chosen.of == "cuts":
+                    yield _look_at_cuts_on_spark(seed, engine)
+                elif not random_case(seed).clock:
                     yield _look(seed, engine)
         return
     look = _look_at_cuts if chosen.of == "cuts" else _look_in_memory
@@ -125,6 +128,14 @@ def _look_at_cuts(seed: int) -> _Looked:
         return seed, outcome, None
     case = shrink(case, outcome, partial(cuts.run, only=outcome.reason))
     return seed, outcome, json.dumps(cuts.document(case), indent=1, ensure_ascii=False) + "\n"
+
+
+def _look_at_cuts_on_spark(seed: int, engine: Engine) -> _Looked:
+    case, outcome = look_on_spark(random_cut_case(seed), engine)
+    if not outcome.is_finding:
+        return seed, outcome, None
+    got = {"reason": outcome.reason, "settings": outcome.settings}
+    return seed, outcome, json.dumps(case.document(got=got), indent=1, ensure_ascii=False) + "\n"
 
 
 def _look(seed: int, engine: Engine) -> _Looked:

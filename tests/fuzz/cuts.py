@@ -15,7 +15,7 @@ not compared. No setting may say that a table breaks a promise which its changes
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,15 +47,8 @@ class Comparison:
 
 
 def look(case: CutCase) -> tuple[CutCase, Outcome]:
-    """The outcome of a case in a few settings; of a finding that of many, and of the one query that has it alone.
-
-    If the planner refuses the case for its second query, or for the mode of its sink, that is left out.
-    """
-    trial = Trial(case)
-    if _is_refused(trial, SINK):
-        trial = Trial(replace(case, sql=case.sql.removesuffix(" ORDER BY ts"), sink={"mode": "retract"}))
-    if case.beside is not None and _is_refused(trial, BESIDE):
-        trial = Trial(trial.case.alone)
+    """The outcome of a case in a few settings; of a finding that of many, and of the one query that has it alone."""
+    trial = accepted(case)
     case, outcome = trial.case, _compared(trial, _few(trial))
     if not outcome.is_finding:
         return case, outcome
@@ -64,6 +57,14 @@ def look(case: CutCase) -> tuple[CutCase, Outcome]:
         if (told := run(each)).is_finding:
             return each, told
     return case, outcome
+
+
+def accepted(case: CutCase) -> Trial:
+    """The case without what the planner refuses it for: the mode of its sink and its order, or its second query."""
+    trial = Trial(case)
+    if _is_refused(trial, SINK):
+        trial = Trial(replace(case, sql=case.sql.removesuffix(" ORDER BY ts"), sink={"mode": "retract"}))
+    return Trial(trial.case.alone) if case.beside is not None and _is_refused(trial, BESIDE) else trial
 
 
 def _is_refused(trial: Trial, name: str) -> bool:
@@ -115,12 +116,17 @@ def _many(case: CutCase) -> Iterator[Comparison]:
 
 
 def _compared(trial: Trial, comparisons: Iterable[Comparison]) -> Outcome:
+    def difference() -> Outcome | None:
+        found = (_difference(trial, each) for each in comparisons)
+        return _by_arrival(trial) or next((each for each in found if each is not None), None)
+
+    return guarded(difference)
+
+
+def guarded(difference: Callable[[], Outcome | None]) -> Outcome:
+    """The outcome that a comparison has, also where it cannot be made."""
     try:
-        if (outcome := _by_arrival(trial)) is not None:
-            return outcome
-        for each in comparisons:
-            if (outcome := _difference(trial, each)) is not None:
-                return outcome
+        return difference() or Outcome("agreed")
     except PlanError as error:
         return Outcome("refused", reason_of(error.text))
     except LateError:
@@ -131,7 +137,6 @@ def _compared(trial: Trial, comparisons: Iterable[Comparison]) -> Outcome:
         return Outcome("wrong", str(error))
     except Exception as error:  # noqa: BLE001 -- what it looks for
         return failed(error)
-    return Outcome("agreed")
 
 
 def _by_arrival(trial: Trial) -> Outcome | None:
@@ -142,7 +147,7 @@ def _by_arrival(trial: Trial) -> Outcome | None:
     if case.sql != case.arrival.sql:
         return Outcome("not compared", "another query than that of the model")
     expected = case.arrival.result(held(case))
-    found = _bag(trial.sink(SINK), trial.observed(Setting(case.cut(len(case.changes))))[SINK][1])
+    found = bag_in(trial.sink(SINK), trial.observed(Setting(case.cut(len(case.changes))))[SINK][1])
     return None if found == expected else Outcome("wrong", ARRIVAL, 0, expected, found)
 
 
@@ -166,14 +171,15 @@ def _difference(trial: Trial, comparison: Comparison) -> Outcome | None:
         for when, (left, right) in zip(("", ", at the end of time"), pairs, strict=True):
             if left == right:
                 continue
-            bags = _bag(sink, left), _bag(sink, right)
+            bags = bag_in(sink, left), bag_in(sink, right)
             if bags[0] != bags[1] or isinstance(left, list):
                 settings = f"{one}; {other}"
                 return Outcome("wrong", f"{comparison.reason}{when}", 0, *bags, settings=settings)
     return None
 
 
-def _bag(sink: PhysicalSink, payloads: Any) -> Bag:
+def bag_in(sink: PhysicalSink, payloads: Any) -> Bag:
+    """The rows of what a sink holds."""
     return bag_of(sink, payloads if isinstance(payloads, list) else list(payloads.elements()))
 
 
