@@ -80,8 +80,9 @@ kubernetes: $(READY) ## build the API server that tests of Kubernetes need, once
 	GOFLAGS="-p=1 $(GOFLAGS)" $(BIN)/python -m tests.cluster.control_plane
 
 SEEDS ?= 500
-fuzz: $(READY) ## random jobs against DuckDB; SEEDS=2000 or SEEDS=5000-7000, ARGS="--help" tells of engines and more
+fuzz: $(READY) ## random jobs against DuckDB, and in every cut; SEEDS=2000 or SEEDS=5000-7000, ARGS="--help" tells of more
 	$(BIN)/python -m tests.fuzz $(SEEDS) $(ARGS)
+	$(BIN)/python -m tests.fuzz $(SEEDS) $(ARGS) --of cuts
 
 bench: $(READY) ## the benchmarks: operators, state, and every query from Kafka to Kafka
 	$(BIN)/python -m tests.bench

@@ -1,8 +1,9 @@
-"""`python -m tests.fuzz SEEDS`: whole jobs against DuckDB; `make fuzz` calls it.
+"""`python -m tests.fuzz SEEDS`: whole jobs against DuckDB, or with `--of cuts` the cut law; `make fuzz` calls both.
 
 SEEDS is a number, for the seeds below it, or a range such as 5000-7000. Each finding is printed with its seed, made
-smaller and written to a file that `tests/defects` could hold. The table at the end counts cases, those that agreed,
-those that were refused, by reason, and those that are wrong. The exit code is 1 if any is.
+smaller and written to a file that `tests/defects` could hold; of the cut law it has no `expected`, but what two ways to
+compute the job give. The table at the end counts cases, those that agreed, those that were refused, by reason, and
+those that are wrong. The exit code is 1 if any is.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from pathlib import Path
 
 from rowkind.service.plan.pipeline import plan
 from tests.bench.compare import page
-from tests.fuzz import records, scalars, texts
+from tests.fuzz import cuts, records, scalars, texts
 from tests.fuzz.case import SINK, Case, random_case
+from tests.fuzz.cut_jobs import random_cut_case
+from tests.fuzz.cuts_on_spark import look_on_spark
 from tests.fuzz.on_spark import spark_engine
 from tests.fuzz.running import Engine, Outcome, in_memory, run, shown
 from tests.fuzz.shrinking import shrink
@@ -37,7 +40,9 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Random jobs against an oracle.")
     parser.add_argument("seeds", type=_seeds, help="how many, or a range such as 5000-7000")
-    parser.add_argument("--of", choices=("jobs", "scalars", "inputs"), default="jobs", help="what is made at random")
+    parser.add_argument(
+        "--of", choices=("jobs", "cuts", "scalars", "inputs"), default="jobs", help="what is made at random"
+    )
     parser.add_argument("--engine", choices=("memory", "spark"), default="memory", help="spark takes seconds a case")
     parser.add_argument("--processes", type=int, default=1, help="of the memory engine")
     parser.add_argument("--findings", type=Path, default=Path(".rowkind/fuzz"), help="where files of findings go")
@@ -87,27 +92,53 @@ def _seeds(text: str) -> range:
     return range(int(first or 0), int(last))
 
 
-def _looked_at(seeds: range, chosen: argparse.Namespace) -> Iterator[tuple[int, Outcome, str | None]]:
+def _looked_at(seeds: range, chosen: argparse.Namespace) -> Iterator[_Looked]:
     """Each seed with its outcome and, for a finding, the file of a smaller case."""
     if chosen.engine == "spark":
         with spark_engine() as engine:
             for seed in seeds:
-                if not random_case(seed).clock:
+                if chosen.of == "cuts":
+                    yield _look_at_cuts_on_spark(seed, engine)
+                elif not random_case(seed).clock:
                     yield _look(seed, engine)
         return
+    look = _look_at_cuts if chosen.of == "cuts" else _look_in_memory
     chunks = [range(at, min(at + _CHUNK, seeds.stop)) for at in range(seeds.start, seeds.stop, _CHUNK)]
     with ExitStack() as stack:
-        mapped: Callable[..., Iterable[list[tuple[int, Outcome, str | None]]]] = map
+        mapped: Callable[..., Iterable[list[_Looked]]] = map
         if chosen.processes > 1:
             mapped = stack.enter_context(ProcessPoolExecutor(chosen.processes)).map
-        yield from chain.from_iterable(mapped(_look_at_all, chunks))
+        yield from chain.from_iterable(mapped(partial(_look_at_all, look), chunks))
 
 
-def _look_at_all(seeds: range) -> list[tuple[int, Outcome, str | None]]:
-    return [_look(seed, in_memory) for seed in seeds]
+_Looked = tuple[int, Outcome, str | None]
 
 
-def _look(seed: int, engine: Engine) -> tuple[int, Outcome, str | None]:
+def _look_at_all(look: Callable[[int], _Looked], seeds: range) -> list[_Looked]:
+    return [look(seed) for seed in seeds]
+
+
+def _look_in_memory(seed: int) -> _Looked:
+    return _look(seed, in_memory)
+
+
+def _look_at_cuts(seed: int) -> _Looked:
+    case, outcome = cuts.look(random_cut_case(seed))
+    if not outcome.is_finding:
+        return seed, outcome, None
+    case = shrink(case, outcome, partial(cuts.run, only=outcome.reason))
+    return seed, outcome, json.dumps(cuts.document(case), indent=1, ensure_ascii=False) + "\n"
+
+
+def _look_at_cuts_on_spark(seed: int, engine: Engine) -> _Looked:
+    case, outcome = look_on_spark(random_cut_case(seed), engine)
+    if not outcome.is_finding:
+        return seed, outcome, None
+    got = {"reason": outcome.reason, "settings": outcome.settings}
+    return seed, outcome, json.dumps(case.document(got=got), indent=1, ensure_ascii=False) + "\n"
+
+
+def _look(seed: int, engine: Engine) -> _Looked:
     case = random_case(seed)
     outcome = run(case, engine)
     if not outcome.is_finding:

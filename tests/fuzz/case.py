@@ -51,15 +51,22 @@ class Case:
     on_expire: str | None = None
 
     @property
-    def job(self) -> Job:
-        """The job. Raises pydantic's ValidationError."""
+    def job_file(self) -> dict[str, Any]:
+        """What stands in the job file."""
         said = {"ttl": self.ttl, "on_expire": self.on_expire}
         of_job = {name: value for name, value in said.items() if value is not None}
-        entry = {**self.sink, "sql": self.sql}
         views = {each.name: each.sql for each in self.windows}
-        return Job.model_validate(
-            {"job": "fuzz", "tables": self.tables, "views": views, "sinks": {SINK: entry}} | of_job
-        )
+        return {"job": "fuzz", "tables": self.tables, "views": views, "sinks": self.sinks} | of_job
+
+    @property
+    def job(self) -> Job:
+        """The job. Raises pydantic's ValidationError."""
+        return Job.model_validate(self.job_file)
+
+    @property
+    def sinks(self) -> dict[str, Any]:
+        """The entry of the sink."""
+        return {SINK: {**self.sink, "sql": self.sql}}
 
     @property
     def lines(self) -> list[str]:

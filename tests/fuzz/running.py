@@ -12,7 +12,7 @@ import re
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import duckdb
@@ -39,13 +39,14 @@ Engine = Callable[[Job, PhysicalSink, Sequence[TrialBatch], Case], Iterator[Chan
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: the reason of a refusal, or what is wrong and after how many changes."""
+    """What became of a case: the reason of a refusal, or what is wrong, after how many changes, in which settings."""
 
     verdict: Verdict
     reason: str = ""
     changes: int = 0
     expected: Bag = field(default_factory=Counter)
     found: Bag = field(default_factory=Counter)
+    settings: str = ""
 
     @property
     def is_finding(self) -> bool:
@@ -74,8 +75,13 @@ def run(case: Case, engine: Engine = in_memory) -> Outcome:
     except duckdb.Error as error:
         return Outcome("not compared", f"DuckDB: {str(error).partition(':')[0]}")
     except Exception as error:  # noqa: BLE001 -- what it looks for
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        return Outcome("failed", f"{type(error).__name__} in {frame.name}: {_masked(str(error))}", len(case.changes))
+        return replace(failed(error), changes=len(case.changes))
+
+
+def failed(error: Exception) -> Outcome:
+    """What is said of an error that no user should see."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return Outcome("failed", f"{type(error).__name__} in {frame.name}: {_masked(str(error))}")
 
 
 def _compared(case: Case, engine: Engine) -> Outcome:
@@ -87,14 +93,14 @@ def _compared(case: Case, engine: Engine) -> Outcome:
     outputs = engine(job, sink, case.batches(job), case)
     for changes, expected in zip(outputs, expectation, strict=True):
         seen = min(seen + case.batch_rows, len(case.changes))
-        if problem := _breach(sink, changes):
+        if problem := breach(sink, changes):
             return Outcome("wrong", problem, seen, expected)
         fold.apply(changes)
         try:
             payloads = fold.payloads
         except AssertionError as error:
             return Outcome("wrong", str(error), seen, expected)
-        found = _bag(sink, payloads)
+        found = bag_of(sink, payloads)
         if found != expected:
             return Outcome("wrong", "rows", seen, expected, found)
     return Outcome("agreed")
@@ -118,12 +124,12 @@ def _expectation(case: Case, job: Job, sink: PhysicalSink) -> Iterator[Bag]:
         yield oracle.result(tables, sink.value)
 
 
-def _bag(sink: PhysicalSink, payloads: Sequence[bytes]) -> Bag:
+def bag_of(sink: PhysicalSink, payloads: Sequence[bytes]) -> Bag:
     read = codec.read(sink.value, pa.array(payloads, pa.binary()))
     return bag(pa.table([read.column(name) for name in sink.value.names], names=list(sink.value.names)))
 
 
-def _breach(sink: PhysicalSink, changes: Changes) -> str:
+def breach(sink: PhysicalSink, changes: Changes) -> str:
     """What the changes of a batch must not hold in a sink of this mode."""
     allowed = {"append": "+I", "retract": "+I -U +U -D", "upsert": "+I +U -D"}[sink.mode].split()
     kinds = {SYMBOLS[kind] for kind in changes.kind.tolist()}

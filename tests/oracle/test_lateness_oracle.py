@@ -30,6 +30,7 @@ from tests.oracle.test_time_oracle import (
     running,
 )
 from tests.seeds import seeds
+from tests.trying import folded
 
 LATENESS = timedelta(seconds=20)
 ALLOWED = "delay: 4s, allowed_lateness: 20s"
@@ -137,3 +138,19 @@ def test_what_is_corrected_is_no_append_stream(tmp_path: Path) -> None:
         "correct what has gone out: leave `allowed_lateness` out of the watermark, so what is late is left out, or "
         "give the sink mode upsert or retract"
     ) in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["retract", "upsert"])
+def test_what_comes_after_a_row_is_final_leaves_it_as_it_is(tmp_path: Path, mode: str) -> None:
+    """Rows of windows are in an append topic once; a late row is left out, and a late delete takes nothing back."""
+    table = {
+        "mode": mode,
+        "columns": {"k": "INT NOT NULL", "at": "TIMESTAMP NOT NULL"},
+        "primary_key": "k",
+        "watermark": {"column": "at", "delay": "1m"},
+    }
+    rows = [("+I", 1, "12:00"), ("+I", 2, "12:30"), ("-D", 1, "12:00"), ("+I", 3, "12:05"), ("-D", 2, "12:30")]
+    changes = [{"table": "a", "op": op, "row": {"k": key, "at": f"2026-01-01T{at}:00Z"}} for op, key, at in rows]
+    sql = "SELECT k, window_end FROM TABLE(HOP(TABLE a, DESCRIPTOR(at), INTERVAL '10' MINUTE, INTERVAL '20' MINUTE))"
+    found = folded(tmp_path, sql, {"a": table}, changes, sink={"mode": "append"})
+    assert sorted((row["k"], row["window_end"][11:16]) for row in found) == [(1, "12:10"), (1, "12:20")]

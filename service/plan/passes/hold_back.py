@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from rowkind.service.clocks import Clock, ColumnTime
+from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalFilter,
@@ -149,7 +149,10 @@ class _Holding:
         if self.corrected:
             reason = "rows come when the watermark has passed them, and what is late corrects them"
         final = not self.corrected
-        return LogicalTemporalFilter(LogicalInput(node), self.clock, self.begins, None, final, reason, self.at, AT_ONCE)
+        # What comes after a row is final can neither add to it nor take it back.
+        late = Closing(self.clock, self.begins, self.begins) if final else None
+        held = LogicalInput(node, closing=late)
+        return LogicalTemporalFilter(held, self.clock, self.begins, None, final, reason, self.at, AT_ONCE)
 
 
 def _where_rows_are(node: LogicalNode, holding: _Holding) -> LogicalNode:
