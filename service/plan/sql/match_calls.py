@@ -31,9 +31,9 @@ from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.types import BIGINT, STRING, family
 from rowkind.service.plan.sql.aggregates import ParsedCall, aggregate_type, is_aggregate
-from rowkind.service.plan.sql.match_clause import MatchFrame
 from rowkind.service.plan.sql.row_pattern import NamedPattern
 from rowkind.service.plan.sql.scope import Scope, is_subquery, near, no_subquery
+from rowkind.service.plan.syntax import MatchFrame, sql_text
 
 _AGGREGATES: Mapping[type[exp.Expr], MatchFunction] = {
     exp.Count: "count",
@@ -86,7 +86,7 @@ class Calls:
             if call not in called:
                 self._defined += 1
                 name = f"{self.path}.#so far {self._defined}"
-                called[call] = CalledColumn(name, call, self._type(call, each, sure=False), _shown(each))
+                called[call] = CalledColumn(name, call, self._type(call, each, sure=False), sql_text(each))
             return resolved(called[call].name, like=each)
 
         return node.transform(replaced), tuple(called.values())
@@ -106,7 +106,7 @@ class Calls:
             if call not in self.measured:
                 name = f"{self.path}.#{len(self.measured) + 1}"
                 type_ = self._type(call, asked, sure=call.final or not all_rows)
-                self.measured[call] = CalledColumn(name, call, type_, _shown(each))
+                self.measured[call] = CalledColumn(name, call, type_, sql_text(each))
             return resolved(self.measured[call].name, like=each)
 
         return node.transform(replaced)
@@ -135,7 +135,7 @@ class Calls:
     def _named(self, node: exp.Anonymous, *, final: bool) -> MatchCall | None:
         name = word(node)
         if name in _PHYSICAL:
-            inner = node.expressions[0].sql("spark") if node.expressions else "x"
+            inner = sql_text(node.expressions[0]) if node.expressions else "x"
             raise Refusal(
                 f"{name} is not supported, as it reads rows that are in no match: {_PHYSICAL[name].format(inner)}", node
             )
@@ -195,7 +195,7 @@ class Calls:
         value = node.transform(replaced)
         if len(found) > 1:
             first, second = list(found.values())[:2]
-            names = f"{first.sql('spark')} and {second.sql('spark')}"
+            names = f"{sql_text(first)} and {sql_text(second)}"
             raise Refusal(f"{names} are of different rows: write a call for each", call)
         if not found:
             raise Refusal("this names no column, and so no row: write one of a variable, as in LAST(A.x)", call)
@@ -258,12 +258,3 @@ class Calls:
 
 def _kind(node: exp.Expr) -> str:
     return "OVER" if isinstance(node, exp.Window) else "FILTER" if isinstance(node, exp.Filter) else "DISTINCT"
-
-
-def _shown(node: exp.Expr) -> str:
-    if isinstance(node, MatchFrame):
-        return f"{node.args['frame']} {_shown(node.this)}"
-    if isinstance(node, exp.First | exp.Last) and node.args.get("expression") is not None:
-        name = "FIRST" if isinstance(node, exp.First) else "LAST"
-        return f"{name}({node.this.sql('spark')}, {node.args['expression'].sql('spark')})"
-    return str(node.sql("spark", comments=False))

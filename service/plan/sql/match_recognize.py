@@ -30,10 +30,10 @@ from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.match_calls import Calls
-from rowkind.service.plan.sql.match_clause import MatchClause
 from rowkind.service.plan.sql.row_pattern import NamedPattern, row_pattern
 from rowkind.service.plan.sql.scope import Relation, Scope, near
 from rowkind.service.plan.sql.time_windows import length_of
+from rowkind.service.plan.syntax import MatchClause, sql_text
 
 
 def matched(
@@ -199,7 +199,7 @@ class _Matched:
         if isinstance(node, exp.Boolean) and node.this:
             return None
         condition, called = calls.condition(node, number)
-        return LogicalDefine(str(node.sql("spark", comments=False)), tuple(conjuncts(condition)), called)
+        return LogicalDefine(sql_text(node), tuple(conjuncts(condition)), called)
 
     def _measures(self, calls: Calls, *, all_rows: bool) -> dict[str, exp.Expr]:
         found: dict[str, exp.Expr] = {}
