@@ -1,0 +1,116 @@
+"""Whatever stands above sessions, their windows are those of all rows of the partition: random queries and cuts.
+
+Sessions are those of a model in plain Python (`session_queries`), and DuckDB says what a query gives over their rows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowkind.operators.columns.changes import Changes
+from rowkind.service.job.model import Job
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.plan.errors import PlanError
+from rowkind.service.run.trial import TrialBatch, end, in_memory
+from tests.answers import answer
+from tests.oracle.session_queries import BEGINNING, COLUMNS, Row, SessionQuery, random_session_query
+from tests.seeds import seeds
+from tests.trying import Change, folded
+
+_DELAY = 20
+"""Minutes that a row may be late, and older than a row that it takes back."""
+
+
+@pytest.mark.parametrize("mode", ["append", "retract", "no key", "upsert"])
+@pytest.mark.parametrize("emit", ["changes", "final", "once"])
+def test_a_session_has_the_window_of_all_its_rows(tmp_path: Path, mode: str, emit: str) -> None:
+    """At every cut, with and without a watermark, in retract and append sinks, also where rows are final."""
+    for number in seeds(12):
+        seed = f"sessions {mode} {emit} {number}"
+        print(f"seed '{seed}'")
+        agrees(tmp_path, seed, mode, emit)
+
+
+def agrees(folder: Path, seed: str, mode: str, emit: str) -> bool:
+    """A random query gives at every cut what the model gives; False where it is refused."""
+    dice = random.Random(seed)
+    tables = {name: _table(mode, watermark=emit != "changes" or dice.random() < 0.5) for name in ("a", "b")}
+    query = random_session_query(dice, ["a", "b"])
+    changes, rows = random_changes(dice, mode)
+    expected = Counter(_answer(query, rows))
+    sink = {"changes": {"mode": "retract"}, "final": {"mode": "retract", "emit": "final"}, "once": {"mode": "append"}}
+    for size in sorted({1, 2, 3, 7, len(changes)}):
+        try:
+            found = folded(
+                folder,
+                query.sql,
+                tables,
+                changes,
+                sink=sink[emit],
+                batch_rows=size,
+                engine=_to_the_end,
+                views=query.views,
+            )
+        except PlanError:
+            if emit == "changes":
+                raise
+            return False
+        assert Counter(map(_values, found)) == expected, f"{seed}, batches of {size}: {query.sql} {query.views}"
+    return True
+
+
+def random_changes(dice: random.Random, mode: str) -> tuple[list[Change], dict[str, list[Row]]]:
+    """Changes of both tables, in about the order of time, and the rows that are left of them."""
+    rows: dict[str, list[Row]] = {"a": [], "b": []}
+    changes: list[Change] = []
+    for number in range(dice.choice([6, 12, 20])):
+        name = dice.choice("ab")
+        minute = 5 * (number // 2) + 5 * dice.randrange(4)
+        recent = [row for row in rows[name] if row[3] >= BEGINNING + timedelta(minutes=5 * (number // 2))]
+        taken = dice.choice(recent) if mode != "append" and recent and dice.random() < 0.4 else None
+        if taken is not None:
+            rows[name].remove(taken)
+            changes.append(_change(name, "-D", taken))
+        if taken is None or dice.random() < 0.6:
+            id_ = taken[0] if taken is not None and mode != "no key" else number
+            row = (id_, dice.choice([0, 1, 1, None]), dice.randrange(4), BEGINNING + timedelta(minutes=minute))
+            rows[name].append(row)
+            if taken is not None and mode == "upsert":
+                changes.pop()
+            changes.append(_change(name, "+U" if taken is not None and mode == "upsert" else "+I", row))
+    return changes, rows
+
+
+def _to_the_end(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
+    """The in-memory engine, until all windows have closed."""
+    all_ = list(batches)
+    end(sink, all_)
+    return in_memory(print)(job, sink, all_)
+
+
+def _change(table: str, op: str, row: Row) -> Change:
+    id_, k, v, ts = row
+    return {"table": table, "op": op, "row": {"id": id_, "k": k, "v": v, "ts": ts.isoformat()}}
+
+
+def _table(mode: str, *, watermark: bool) -> Mapping[str, Any]:
+    columns = {"id": "BIGINT NOT NULL", "k": "INT", "v": "INT", "ts": "TIMESTAMP NOT NULL"}
+    key = {} if mode in ("append", "no key") else {"primary_key": "id"}
+    mark = {"watermark": {"column": "ts", "delay": f"{_DELAY}m"}} if watermark else {}
+    return {"mode": "retract" if mode == "no key" else mode, "columns": columns, **key, **mark}
+
+
+def _answer(query: SessionQuery, rows: Mapping[str, Sequence[Row]]) -> list[tuple[Any, ...]]:
+    tables = {name: (COLUMNS, each.rows(rows[each.table])) for name, each in query.relations.items()}
+    return answer(query.oracle, tables)
+
+
+def _values(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(datetime.fromisoformat(each) if isinstance(each, str) else each for each in row.values())
