@@ -2,7 +2,8 @@
 
 Rows that change, such as those of windows, are matched once they are final: a temporal filter holds them back until the
 watermark has passed the time by which they are ordered. What comes for them later is late, as in a sink of final rows.
-All that is due comes out at once: what stayed behind would be late for the pattern.
+All that is due comes out at once: what stayed behind would be late for the pattern. Results of OVER, and ranks, that go
+by the time are final already (`passes.settle_orders`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -85,6 +87,11 @@ def _why(node: LogicalNode) -> str:
             return "the row of a group changes with every row that comes to it"
         case LogicalRank():
             return "a row leaves the range of a rank when another one takes its place"
+        case LogicalOver():
+            return (
+                "a row that comes between others changes what OVER gives them, unless it begins its ORDER BY with the "
+                "time that a watermark is on, ascending, and looks ahead by no rows, as LEAD does"
+            )
         case LogicalSession():
             return "a row may make two sessions one"
         case LogicalJoin(kind="anti" | "not in"):

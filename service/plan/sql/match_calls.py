@@ -43,7 +43,7 @@ _AGGREGATES: Mapping[type[exp.Expr], MatchFunction] = {
     exp.Max: "max",
 }
 _OF_MATCHES = ("CLASSIFIER", "MATCH_NUMBER", "MATCH_ROWTIME")
-_PHYSICAL = {"PREV": "LAST({}, 1) is the row before in the match", "NEXT": "let the next variable test that row"}
+_PHYSICAL = ("PREV", "NEXT")
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Calls:
                 variables, value, offset = self._navigated(each)
                 if offset == 0 and (not variables or variable in variables):
                     return value if isinstance(value, exp.Column) else exp.Paren(this=value)
-            call = self._call(each, final=False)
+            call = self._call(each, final=False, variable=variable)
             if call is None:
                 return each
             if call not in called:
@@ -111,14 +111,17 @@ class Calls:
 
         return node.transform(replaced)
 
-    def _call(self, node: exp.Expr, *, final: bool) -> MatchCall | None:
-        """What a piece of an expression asks of a match; None where it is something else. Raises Refusal."""
+    def _call(self, node: exp.Expr, *, final: bool, variable: int | None = None) -> MatchCall | None:
+        """What a piece of an expression asks of a match; None where it is something else. Raises Refusal.
+
+        `variable` is the one that it defines, if it stands in DEFINE.
+        """
         if is_subquery(node):
             no_subquery(node)
         if isinstance(node, exp.Window | exp.Filter | exp.Distinct):
             raise Refusal(f"{_kind(node)} is not supported in a row pattern", node)
         if isinstance(node, exp.Anonymous):
-            return self._named(node, final=final)
+            return self._named(node, final=final, variable=variable)
         if isinstance(node, exp.Column | exp.First | exp.Last):
             variables, value, offset = self._navigated(node)
             return Navigation(variables, self._computed(value), isinstance(node, exp.First), offset, final)
@@ -132,12 +135,11 @@ class Calls:
             )
         return None
 
-    def _named(self, node: exp.Anonymous, *, final: bool) -> MatchCall | None:
+    def _named(self, node: exp.Anonymous, *, final: bool, variable: int | None = None) -> MatchCall | None:
         name = word(node)
         if name in _PHYSICAL:
-            inner = sql_text(node.expressions[0]) if node.expressions else "x"
             raise Refusal(
-                f"{name} is not supported, as it reads rows that are in no match: {_PHYSICAL[name].format(inner)}", node
+                f"{name} is not supported, as it reads rows that are in no match: {self._instead(node, variable)}", node
             )
         if name not in _OF_MATCHES:
             return None
@@ -150,6 +152,25 @@ class Calls:
                 return MatchNumber()
             case _:
                 return Navigation((), self.time, final=True)
+
+    def _instead(self, node: exp.Anonymous, variable: int | None) -> str:
+        """What to write for PREV or NEXT."""
+        if word(node) == "NEXT":
+            return (
+                "test that row in the condition of the next variable, as in PATTERN (A B) DEFINE B AS B.x > A.x, and "
+                "go on with it by AFTER MATCH SKIP TO B if it begins the next match"
+            )
+        value, *more = node.expressions or [exp.column("x")]
+        offset = sql_text(more[0]) if more else "1"
+        of = {self._variables(each) for each in value.find_all(exp.Column)}
+        bare = sql_text(value.transform(lambda each: self._bare(each) if isinstance(each, exp.Column) else each))
+        lag = (
+            f"compute LAG({bare}{f', {offset}' if more else ''}) OVER (PARTITION BY … ORDER BY …) in a derived table, "
+            "which gives the row before in the partition"
+        )
+        if variable is not None and all(not each or variable in each for each in of):
+            return f"LAST({bare}, {offset}) is the row before in the match; for one that may be in none, {lag}"
+        return lag
 
     def _navigated(self, node: exp.Expr) -> tuple[tuple[int, ...], exp.Expr, int]:
         """The variables, what of their rows is asked for, and how far from the first or last row."""

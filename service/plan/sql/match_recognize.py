@@ -17,10 +17,9 @@ from rowkind.avro.schema import Type
 from rowkind.operators.row_pattern import Program, Skip, program, resumed
 from rowkind.service.matching import SoughtPattern
 from rowkind.service.plan.calls import LogicalDefine, OrderColumn
-from rowkind.service.plan.columns import columns
+from rowkind.service.plan.columns import columns, kept
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
-    LogicalFilter,
     LogicalInput,
     LogicalMatch,
     LogicalNode,
@@ -69,8 +68,6 @@ class _Matched:
         conditions = self._conditions(calls, names)
         measures = self._measures(calls, all_rows=all_rows)
         rows = self.rows
-        if self.types[time].nullable:
-            rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=resolved(time), expression=exp.Null())),))
         if calls.computed:
             rows = LogicalProject(rows, {**{name: resolved(name) for name in self.types}, **calls.computed})
         match = LogicalMatch(
@@ -117,13 +114,19 @@ class _Matched:
         for each in order.expressions:
             nulls_first = bool(each.args.get("nulls_first"))
             found.append(OrderColumn(self._column(each.this, "ORDER BY"), bool(each.args.get("desc")), nulls_first))
-        first = order.expressions[0]
+        first, time = order.expressions[0], found[0].column or ""
         if found[0].descending:
             raise Refusal("rows are put into the order in which time passes: leave DESC out", first)
-        if family(self.types[found[0].column or ""]) not in ("timestamp", "local"):
-            type_ = self.types[found[0].column or ""]
+        if family(self.types[time]) not in ("timestamp", "local"):
             raise Refusal(
-                f"ORDER BY begins with a time, the column of a table's watermark, and this is {type_.sql}", first
+                f"ORDER BY begins with a time, the column of a table's watermark, and this is {self.types[time].sql}",
+                first,
+            )
+        if kept(LogicalInput(self.rows))[time].nullable:
+            raise Refusal(
+                "this time may be NULL, and a row without a time has no place in the order: leave such rows out by "
+                f"WHERE {time.rpartition('.')[2]} IS NOT NULL in a derived table",
+                first,
             )
         return tuple(found)
 

@@ -105,7 +105,8 @@ def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> Logic
     rows = node.input.input
     read = frozenset[str]().union(*(call.reads for call in node.calls.values()))
     ends = _of_end(rows, end)
-    asked = bool(ends & read.union(node.group)) or _filtered_by(rows, end)
+    filtered = _filtered_by(rows, end)
+    asked = filtered or bool(ends & read.union(node.group))
     closes = any(isinstance(each, LogicalScan) and each.source.watermark is not None for each in walk(session))
     groups = {name: meaning(rows, resolved(name)) for name in node.group}
     starts = [name for name, meant in groups.items() if meant == resolved(session.start)]
@@ -114,7 +115,7 @@ def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> Logic
     if not asked and not (closes and by_session):
         return replace(node, input=LogicalInput(_without_end(rows, end)))
     alone = all(reads(groups[name]) == {end} for name in ends.intersection(node.group))
-    if by_session and alone and not ends & read and below.agree(*groups.values(), *_conditions(rows)):
+    if by_session and alone and not filtered and not ends & read and below.agree(*groups.values(), *_conditions(rows)):
         return _with_last(node, session, ends, starts[0])
     if not (by_session and closes) or any(moved(each) == resolved(end) for each in groups.values()):
         return replace(node, input=LogicalInput(_with_end(rows)))
