@@ -203,7 +203,8 @@ class LogicalExpand:
     the key of a map or the first field where `inline` takes structs apart, 1 for the next one. `place` is the column
     with its number in the row, from `first` on. `outer` says that a row without elements stays, with NULLs, and
     `distinct` that no two elements of a row are equal. `finest` is the place of the grouping set with all columns, if
-    the elements are grouping sets and there is one. `at` is the call in the SQL.
+    the elements are grouping sets and there is one. Elements for which `condition`, over the columns that come out, is
+    not true count as if they were not there. `at` is the call in the SQL.
     """
 
     input: LogicalNode
@@ -216,6 +217,7 @@ class LogicalExpand:
     outer: bool = False
     distinct: bool = False
     finest: int | None = None
+    condition: tuple[exp.Expr, ...] = ()
 
 
 @dataclass(frozen=True)
