@@ -352,7 +352,7 @@ class LogicalMatch:
 
     @property
     def time(self) -> str:
-        """The column with the time, which is never NULL."""
+        """The column with the time, which is never NULL behind `passes.order_matches`."""
         return self.ordered[0]
 
     @property

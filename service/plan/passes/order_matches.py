@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from rowkind.service.clocks import Closing
+from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -61,6 +62,12 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
         raise Refusal(
             f"a watermark puts the rows of MATCH_RECOGNIZE into order, and there is none on {shown}: say "
             "`watermark: {column: …, delay: …}` of its table in the job file",
+            node.at,
+        )
+    if kept(node.input)[node.time].nullable:
+        raise Refusal(
+            "the time of MATCH_RECOGNIZE may be NULL, and a row without a time has no place in the order: leave such "
+            f"rows out by WHERE {node.time.rpartition('.')[2]} IS NOT NULL in a derived table",
             node.at,
         )
     clock, moment = found

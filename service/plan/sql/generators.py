@@ -66,8 +66,10 @@ def generator(at: exp.Expr) -> Generator | None:
     """What a piece of FROM, or of the SELECT list, makes of each row; None where that is one row. Raises Refusal."""
     if isinstance(at, exp.Join):
         found = generator(at.this)
+        if found is None:
+            return None
         left = _keeps_rows(at)
-        return found and replace(found, outer=found.outer or left, left=left, on=at.args.get("on"))
+        return replace(found, outer=found.outer or left, left=left, on=at.args.get("on"))
     if isinstance(at, exp.Table) and isinstance(at.this, exp.Anonymous):
         # A function in FROM reads what stands before it, as in PostgreSQL, with and without LATERAL.
         found = generator(at.this)
@@ -153,6 +155,7 @@ def _expanded(
     found: Generator, alias: str, rows: LogicalNode, scope: Scope, context: Context
 ) -> tuple[LogicalExpand, Relation]:
     no_aggregates(found.array, found.word)
+    no_aggregates(found.on, "ON")
     array = scope.resolve(found.array)
     type_ = compile_scalar(array, by_name(columns(rows))).type
     inline = _takes_apart(found, type_)

@@ -17,7 +17,7 @@ from rowkind.avro.schema import Type
 from rowkind.operators.row_pattern import Program, Skip, program, resumed
 from rowkind.service.matching import SoughtPattern
 from rowkind.service.plan.calls import LogicalDefine, OrderColumn
-from rowkind.service.plan.columns import columns, kept
+from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalInput,
@@ -120,12 +120,6 @@ class _Matched:
         if family(self.types[time]) not in ("timestamp", "local"):
             raise Refusal(
                 f"ORDER BY begins with a time, the column of a table's watermark, and this is {self.types[time].sql}",
-                first,
-            )
-        if kept(LogicalInput(self.rows))[time].nullable:
-            raise Refusal(
-                "this time may be NULL, and a row without a time has no place in the order: leave such rows out by "
-                f"WHERE {time.rpartition('.')[2]} IS NOT NULL in a derived table",
                 first,
             )
         return tuple(found)
