@@ -66,7 +66,7 @@ def _expanded(step: Expand, record: Record, rows: Rows, *, nulls: bool) -> Rows:
     if not len(rows):
         return rows
     values = Values(record, (step.array, *step.carried), rows.payload, nulls=nulls)
-    made = _Made.of(step, values)
+    made = _ExpandedRows.of(step, values)
     of, place = _places(made.elements.counts, outer=step.outer and step.condition is None)
     if step.condition is not None:
         met = passes(step.condition, step.output, made.rows(of, place), nulls=nulls)
@@ -79,7 +79,7 @@ def _expanded(step: Expand, record: Record, rows: Rows, *, nulls: bool) -> Rows:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _ExpandedRows:
     """What a step makes of rows: of each row its columns `carried`, None without any, and parts of its `elements`."""
 
     step: Expand
