@@ -200,7 +200,7 @@ class LogicalExpand:
     """Each row of the input as often as its `array` has elements, an array or a map, with one of them in each.
 
     `elements` are the columns of an element by name, and its parts: 0 is the element, the key of a map, or the first
-    field where `inline` takes structs apart. `place` is the column with its number in the row, from `first` on. `outer`:
+    field where `inline` takes structs apart. `place` is the column with its number in the row, from `first`. `outer`:
     a row without elements stays, with NULLs; `distinct`: no two elements of a row are equal. Only elements count for
     which `condition` is true. `finest` is the place of the grouping set with all columns. `at` is the call in the SQL.
     """
