@@ -5,6 +5,8 @@ sqlglot's writers fail on a node that they do not know. So a text of SQL is alwa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import ErrorLevel, exp
 from sqlglot.generators.spark import SparkGenerator
 
@@ -59,50 +61,73 @@ class MatchClause(exp.Expression):
 
 
 class _Writer(SparkGenerator):
-    """Spark's SQL, and these pieces; sqlglot finds the method of a node by the name of its class."""
-
-    def tableargument_sql(self, node: TableArgument) -> str:
-        table = "TABLE " if isinstance(node.this, exp.Table) else ""
-        by = f" PARTITION BY ({self.expressions(node, flat=True)})" if node.expressions else ""
-        return f"{table}{self.sql(node, 'this')}{by}"
+    """Spark's SQL."""
 
     def tablealias_sql(self, node: exp.TableAlias) -> str:
+        """The alias; a watermark before it is left out, and may stand there without one."""
         return super().tablealias_sql(node) if node.this or not node.args.get("watermark") else ""
 
-    def watermarkclause_sql(self, node: WatermarkClause) -> str:
-        alias = f" AS {name}" if (name := self.sql(node, "alias")) else ""
-        return f"WATERMARK {self.sql(node, 'this')}{alias} DELAY OF {self.sql(node, 'delay')}"
 
-    def matchframe_sql(self, node: MatchFrame) -> str:
-        return f"{node.args['frame']} {self.sql(node, 'this')}"
+def _table(writer: _Writer, node: TableArgument) -> str:
+    table = "TABLE " if isinstance(node.this, exp.Table) else ""
+    by = f" PARTITION BY ({writer.expressions(node, flat=True)})" if node.expressions else ""
+    return f"{table}{writer.sql(node, 'this')}{by}"
 
-    def matchsubset_sql(self, node: MatchSubset) -> str:
-        return f"{self.sql(node, 'this')} = ({self.expressions(node, flat=True)})"
 
-    def matchskip_sql(self, node: MatchSkip) -> str:
-        to = f"TO {node.args['to']} {self.sql(node, 'this')}" if node.args.get("this") else node.args["to"]
-        return f"AFTER MATCH SKIP {to}"
+def _watermark(writer: _Writer, node: WatermarkClause) -> str:
+    alias = f" AS {name}" if (name := writer.sql(node, "alias")) else ""
+    return f"WATERMARK {writer.sql(node, 'this')}{alias} DELAY OF {writer.sql(node, 'delay')}"
 
-    def matchclause_sql(self, node: MatchClause) -> str:
-        within, (one, row, *more) = self.sql(node, "within"), (self.sql(node, "rows") or "ONE ROW").split(" ", 2)
-        order = node.args.get("order")
-        by = self.expressions(sqls=node.args.get("partition"), flat=True)
-        clauses = [
-            f"PARTITION BY {by}" if by else "",
-            f"ORDER BY {self.expressions(order, flat=True)}" if order else "",
-            self._listed("MEASURES", node.args.get("measures")),
-            " ".join([one, row, "PER MATCH", *more]),
-            self.sql(node, "skip"),
-            f"PATTERN ({self.sql(node, 'pattern')})",
-            f"WITHIN {within}" if within else "",
-            self._listed("SUBSET", node.args.get("subsets")),
-            self._listed("DEFINE", node.args.get("define")),
-        ]
-        alias = f" AS {name}" if (name := self.sql(node, "alias")) else ""
-        return f"{self.sql(node, 'this')} MATCH_RECOGNIZE ({' '.join(each for each in clauses if each)}){alias}"
 
-    def _listed(self, word: str, nodes: list[exp.Expr] | None) -> str:
-        return f"{word} {self.expressions(sqls=nodes, flat=True)}" if nodes else ""
+def _frame(writer: _Writer, node: MatchFrame) -> str:
+    return f"{node.args['frame']} {writer.sql(node, 'this')}"
+
+
+def _subset(writer: _Writer, node: MatchSubset) -> str:
+    return f"{writer.sql(node, 'this')} = ({writer.expressions(node, flat=True)})"
+
+
+def _skip(writer: _Writer, node: MatchSkip) -> str:
+    to = f"TO {node.args['to']} {writer.sql(node, 'this')}" if node.args.get("this") else node.args["to"]
+    return f"AFTER MATCH SKIP {to}"
+
+
+def _match(writer: _Writer, node: MatchClause) -> str:
+    within, (one, row, *more) = writer.sql(node, "within"), (writer.sql(node, "rows") or "ONE ROW").split(" ", 2)
+    order = node.args.get("order")
+    clauses = [
+        _listed(writer, "PARTITION BY", node.args.get("partition")),
+        _listed(writer, "ORDER BY", order.expressions if order else None),
+        _listed(writer, "MEASURES", node.args.get("measures")),
+        " ".join([one, row, "PER MATCH", *more]),
+        writer.sql(node, "skip"),
+        f"PATTERN ({writer.sql(node, 'pattern')})",
+        f"WITHIN {within}" if within else "",
+        _listed(writer, "SUBSET", node.args.get("subsets")),
+        _listed(writer, "DEFINE", [_defined(writer, each) for each in node.args.get("define") or ()]),
+    ]
+    alias = f" AS {name}" if (name := writer.sql(node, "alias")) else ""
+    return f"{writer.sql(node, 'this')} MATCH_RECOGNIZE ({' '.join(each for each in clauses if each)}){alias}"
+
+
+def _listed(writer: _Writer, word: str, nodes: Sequence[str | exp.Expr] | None) -> str:
+    return f"{word} {writer.expressions(sqls=nodes, flat=True)}" if nodes else ""
+
+
+def _defined(writer: _Writer, node: exp.Expr) -> str:
+    return f"{writer.sql(node, 'alias')} AS {writer.sql(node, 'this')}"
+
+
+# sqlglot finds methods only for the nodes that it knows.
+_Writer.TRANSFORMS = {
+    **SparkGenerator.TRANSFORMS,
+    TableArgument: _table,
+    WatermarkClause: _watermark,
+    MatchFrame: _frame,
+    MatchSubset: _subset,
+    MatchSkip: _skip,
+    MatchClause: _match,
+}
 
 
 def sql_text(node: exp.Expr) -> str:
