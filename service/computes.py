@@ -17,7 +17,7 @@ from rowkind.avro.schema import Field, Record, Type
 from rowkind.operators.field_roles import ROLE
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import ARRIVAL
-from rowkind.service.expression import Expression
+from rowkind.service.expression import Expand, Expression
 from rowkind.service.matching import DefinedVariable
 from rowkind.service.physical import (
     PhysicalNode,
@@ -63,7 +63,7 @@ class _Walk:
         names: _Names = _Same() if isinstance(node, PhysicalScan) else {**_numbered(calc.input), ARRIVAL: ARRIVAL}
         first = names
         for each in calc.expands:
-            expands.append(self.fields(each, names))
+            expands.append(self.value(each, names))
             names = _numbered(each.output)
         own = {
             "expands": str(expands),
@@ -88,6 +88,9 @@ class _Walk:
         match value:
             case Expression():
                 return self.fields(value, names, {"sql": _renamed(value.sql, names)})
+            case Expand():
+                condition = self.value(value.condition, _numbered(value.output))
+                return self.fields(value, names, {"condition": condition})
             case Aggregation():
                 own_names, results = _numbered(value.input), _numbered(value.output)
                 return self.fields(value, own_names, {"ending": self.value(value.ending, results)})

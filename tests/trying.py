@@ -23,12 +23,11 @@ def folded(
     sink: Mapping[str, Any] | None = None,
     batch_rows: int = 1,
     engine: Engine | None = None,
-    ends: bool = False,
     **settings: Any,
 ) -> list[dict[str, Any]]:
     """The rows that are left of a query in the end, from left to right; `settings` are others of the job.
 
-    `ends`: time comes to its end behind the changes, as in `rowkind try` without `--open`.
+    The end of the changes is the end of time, unless there is an `engine`.
 
     Raises PlanError and JobError for a job that is refused, and ExpressionError.
     """
@@ -40,8 +39,9 @@ def folded(
     file = folder / "job.yaml"
     file.write_text(json.dumps(document | settings))
     job = load(file)
-    batches, planned = read(job, map(json.dumps, changes), "changes.jsonl", batch_rows), plan(job, "o")
-    if ends:
+    batches = read(job, map(json.dumps, changes), "changes.jsonl", batch_rows)
+    planned = plan(job, "o")
+    if engine is None:
         end(planned, batches)
     lines = results(job, planned, batches, engine or in_memory(print), fold=True)
     return [json.loads(line)["row"] for line in lines]

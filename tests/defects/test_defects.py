@@ -47,7 +47,6 @@ def test_the_job_gives_what_its_file_says(file: Path, tmp_path: Path) -> None:
             sink=case["sink"],
             batch_rows=rows,
             engine=partial(_clocked, case["clock"]) if "clock" in case else None,
-            ends="clock" not in case,
             **{name: case[name] for name in ("ttl", "on_expire") if name in case},
             **case.get("job", {}),
         )

@@ -2,7 +2,8 @@
 
 Rows that change, such as those of windows, are matched once they are final: a temporal filter holds them back until the
 watermark has passed the time by which they are ordered. What comes for them later is late, as in a sink of final rows.
-All that is due comes out at once: what stayed behind would be late for the pattern.
+All that is due comes out at once: what stayed behind would be late for the pattern. Results of OVER, and ranks, that go
+by the time are final already (`passes.settle_orders`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from rowkind.service.clocks import Closing
+from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -19,6 +21,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -61,6 +64,12 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
             "`watermark: {column: …, delay: …}` of its table in the job file",
             node.at,
         )
+    if kept(node.input)[node.time].nullable:
+        raise Refusal(
+            "the time of MATCH_RECOGNIZE may be NULL, and a row without a time has no place in the order: leave such "
+            f"rows out by WHERE {node.time.rpartition('.')[2]} IS NOT NULL in a derived table",
+            node.at,
+        )
     clock, moment = found
     closing = Closing(clock, moment, moment)
     if changing is not None:
@@ -85,6 +94,11 @@ def _why(node: LogicalNode) -> str:
             return "the row of a group changes with every row that comes to it"
         case LogicalRank():
             return "a row leaves the range of a rank when another one takes its place"
+        case LogicalOver():
+            return (
+                "a row that comes between others changes what OVER gives them, unless it begins its ORDER BY with the "
+                "time that a watermark is on, ascending, and looks ahead by no rows, as LEAD does"
+            )
         case LogicalSession():
             return "a row may make two sessions one"
         case LogicalJoin(kind="anti" | "not in"):
