@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from rowkind.avro import codec
+from rowkind.avro.python_values import to_python
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.arrival import ArrivalNumber
@@ -36,7 +37,8 @@ _PAUSE_SECONDS = 0.1
 class Change:
     """A change of a row: `kind` is +I, -U, +U or -D, `row` has a Python value for each column.
 
-    A -D of an upsert topic has the columns of its key, the others None.
+    A date or time beyond the years 1 to 9999, which Python does not have, is a `numpy.datetime64` in UTC. A -D of an
+    upsert topic has the columns of its key, the others None.
     """
 
     kind: str
@@ -53,10 +55,11 @@ def changes(job: JobFile, name: str, *, follow: bool = False) -> Iterator[Change
     job = opened(job)
     of = readable_topic(job, name)
     for chunk in read(job, of, follow=follow, tolerate=False):
-        rows = codec.table(of.declared, chunk.rows.payload).to_pylist()
-        for kind, seq, row in zip(chunk.rows.kind.tolist(), chunk.rows.seq.tolist(), rows, strict=True):
+        decoded = codec.read(of.declared, chunk.rows.payload)
+        columns = [to_python(decoded.column(name)) for name in of.declared.names]
+        for kind, seq, *row in zip(chunk.rows.kind.tolist(), chunk.rows.seq.tolist(), *columns, strict=True):
             place = ArrivalNumber.of(seq)
-            yield Change(SYMBOLS[kind], row, place.partition, place.offset)
+            yield Change(SYMBOLS[kind], dict(zip(of.declared.names, row, strict=True)), place.partition, place.offset)
 
 
 def table(job: JobFile, name: str) -> pa.Table:

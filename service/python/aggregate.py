@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from rowkind.avro import codec
+from rowkind.avro.python_values import from_python, to_python
 from rowkind.avro.schema import Field, Record
 from rowkind.avro.type import Type
 from rowkind.operators.group_function import Views
@@ -51,7 +52,7 @@ class PythonAggregate:
     def load(self, packed: pa.BinaryArray) -> list[dict[str, Any]]:
         """States from their bytes."""
         rows = codec.read(self._record, packed)
-        columns = [rows.column(name).to_pylist() for name in self._record.names]
+        columns = [to_python(rows.column(name)) for name in self._record.names]
         if not columns:
             return [{} for _ in range(len(packed))]
         return [dict(zip(self._record.names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -61,7 +62,7 @@ class PythonAggregate:
         columns = {}
         for each in self._record.fields:
             try:
-                columns[each.name] = pa.array([state[each.name] for state in states], each.type.arrow)
+                columns[each.name] = from_python([state[each.name] for state in states], each.type.arrow)
             except KeyError:
                 raise ValueError(f"{self.function.name}: its state has no {each.name}") from None
             except (pa.ArrowException, TypeError, ValueError) as error:
@@ -92,7 +93,7 @@ class PythonAggregate:
         """Results as bytes, any of which may be None. Raises ValueError for what is none."""
         of = self.function
         try:
-            column = pa.array(results, of.result.arrow)
+            column = from_python(results, of.result.arrow)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise ValueError(f"{of.name} gave no {of.result.sql}: {' '.join(str(error).split())}") from None
         return codec.encode(self._results, {"result": column}, len(results))
