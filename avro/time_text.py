@@ -15,6 +15,10 @@ PER_SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 _REPEAT_YEARS, _REPEAT_DAYS = 400, 146_097
 _FIRST = date(1970, 1, 1).toordinal()
 _DAY = 86_400
+_YEAR_400, _YEAR_2400 = (date(year, 1, 1).toordinal() - _FIRST for year in (400, 2400))
+_FIRST_SAFE, _LAST_SAFE = (date(year, 1, 1).toordinal() - _FIRST for year in (2, 9999))
+"""Where an offset of some hours does not leave Python's years."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIGNED_YEAR = re.compile(r"([+-]\d{4,9}|0000)(?=-)")
 _NANOS = re.compile(r"(?<=[.,]\d{6})\d+")
@@ -56,6 +60,12 @@ def days_of(text: str) -> int:
     return date.fromisoformat(within).toordinal() - _FIRST + repeats * _REPEAT_DAYS
 
 
+def days_of_date(year: int, month: int, day: int) -> int:
+    """The days since 1970 of a date. Raises ValueError where there is none."""
+    moved, repeats = near_year(year)
+    return date(moved, month, day).toordinal() - _FIRST + repeats * _REPEAT_DAYS
+
+
 def moment_of(text: str, per_second: int) -> tuple[int, bool]:
     """A time since 1970, and whether the text says in which zone; without one it is in UTC. Raises ValueError.
 
@@ -75,10 +85,38 @@ def units_of(moment: datetime, per_second: int) -> int:
     return since // timedelta(microseconds=1) * per_second // PER_SECOND["micros"]
 
 
+def near(micros: int) -> tuple[datetime, int]:
+    """A moment in UTC that Python knows, and how many microseconds later the one asked for is."""
+    days, rest = divmod(micros, _DAY * PER_SECOND["micros"])
+    repeats = 0
+    if not _FIRST_SAFE <= days < _LAST_SAFE:
+        first = _YEAR_2400 if days > 0 else _YEAR_400
+        repeats, within = divmod(days - first, _REPEAT_DAYS)
+        days = first + within
+    return _EPOCH + timedelta(days=days, microseconds=rest), later(repeats)
+
+
+def near_year(year: int) -> tuple[int, int]:
+    """A year with the same calendar that Python knows, and how many times 400 years later the one asked for is.
+
+    Time zones follow the same rules in both.
+    """
+    if 1 < year < 9999:
+        return year, 0
+    first = 2400 if year > 0 else 400
+    repeats, rest = divmod(year - first, _REPEAT_YEARS)
+    return first + rest, repeats
+
+
+def later(repeats: int) -> int:
+    """So many times 400 years, in microseconds."""
+    return repeats * _REPEAT_DAYS * _DAY * PER_SECOND["micros"]
+
+
 def _within(text: str) -> tuple[str, int]:
     """The text in a year that Python knows, and how many times 400 years later it is."""
     found = _SIGNED_YEAR.match(text)
     if found is None:
         return text, 0
-    repeats, rest = divmod(int(found[0]) - 1970, _REPEAT_YEARS)
-    return f"{1970 + rest}{text[found.end() :]}", repeats
+    year, repeats = near_year(int(found[0]))
+    return f"{year:04}{text[found.end() :]}", repeats
