@@ -50,7 +50,7 @@ from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, co
 from rowkind.operators.join_output import PAD, Emission, Parents, emit
 from rowkind.operators.nearest import NOWHERE, Line, Points, nearest
 from rowkind.operators.operator import Output
-from rowkind.operators.rowtime import END, RowTime
+from rowkind.operators.rowtime import END, RowTime, later
 from rowkind.operators.touched_keys import TouchedKeys
 from rowkind.operators.versions import ENDS, resolve_versions
 
@@ -304,7 +304,7 @@ class _Right:
     def until(self, taken: Indices, later_us: int) -> Int64s:
         """Until when left rows are kept that take these rows: so long after their times."""
         at = np.append(np.concatenate([self.before.points.at, self.now.points.at]), 0)[taken]
-        return np.where(taken == PAD, END, -(-(at + later_us) // 1000))
+        return np.where(taken == PAD, END, -(-later(at, later_us) // 1000))
 
     def written(self, later_us: int | None) -> list[Entries]:
         """The entries by which rows come, with the time until which they are kept, and that of others changes."""
@@ -319,7 +319,7 @@ class _Right:
         first = rows.next_of(rows)
         concerned = concerned[first]
         before = rows.before(rows)
-        until = np.where(before >= 0, -((rows.at[before] - later_us) // 1000), END)
+        until = np.where(before >= 0, -(later(rows.at[before], -later_us) // 1000), END)
         changed = np.flatnonzero(concerned & (until != self.now.entries.written_at))
         old = self.now.entries.take(changed)
         return [self.change.comes, -old, replace(old, written_at=until[changed])]

@@ -223,8 +223,11 @@ class InWindows:
         moved = {"offset": interval(window.offset)} if window.offset else {}
         first = WindowStart(this=self.time.copy(), size=size.copy(), **moved)
         types = columns(rows)
-        if compile_scalar(first, by_name(types)).type.nullable:
-            rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=self.time.copy(), expression=exp.Null())),))
+        nullable = compile_scalar(first, by_name(types)).type.nullable
+        if nullable or window.kind == "SESSION":
+            # A time that a session cannot end after is an error, before the row comes to others.
+            there = WindowEnd(this=self.time.copy(), size=size.copy()) if window.kind == "SESSION" else self.time.copy()
+            rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=there, expression=exp.Null())),))
         every = {name: resolved(name) for name in types}
         match window.kind:
             case "TUMBLE":
