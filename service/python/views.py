@@ -14,9 +14,11 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.order import comparable
-from rowkind.avro.python_values import from_python, to_python
+from rowkind.avro.python_values import to_python
 from rowkind.avro.schema import Field, Record
 from rowkind.avro.type import Type
+from rowkind.service.python.errors import FunctionError
+from rowkind.service.python.exact import MisfitError, exact_values
 from rowkind.service.python.function import ViewType
 
 
@@ -79,9 +81,9 @@ class Elements:
 
     def _array(self, values: Sequence[Any], type_: Type) -> pa.Array:
         try:
-            found = from_python(values, type_.arrow)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise ValueError(f"the view {self.of.name} holds {type_.sql}: {' '.join(str(error).split())}") from None
+            found = exact_values(values, type_.arrow)
+        except MisfitError as error:
+            raise FunctionError(f"the view {self.of.name} holds {type_.sql}: {error}") from None
         if found.null_count and not type_.nullable:
             raise ValueError(f"the view {self.of.name} holds {type_.sql} without NULL")
         return found
