@@ -51,7 +51,7 @@ class Normalize:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         side = self.side
-        rows = Arrangement(stores["rows"], "rows", side.layout, side.ttl_ms, now, until=side.until)
+        rows = Arrangement(stores["rows"], "rows", side.layout, side.ttl_ms, now, until=side.until, alike=side.alike)
         resolved = resolve(rows, changes, by_seq=side.by_seq)
         step = Entries.concat([-resolved.removed, resolved.added])
         rows.append(step)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.python_values import to_python
+from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.arrival import ArrivalNumber
@@ -107,13 +108,17 @@ class TopicFold:
         self._of = of
         self._by_key: dict[bytes, bytes] = {}
         self._rows: Counter[bytes] = Counter()
+        self._sent: dict[bytes, bytes] = {}
+        self._alike = SameRows(of.declared)
 
     def add(self, rows: Rows) -> None:
         """Take in changes, those of a key in their order."""
         payloads, comes = rows.payload.to_pylist(), (WEIGHTS[rows.kind] > 0).tolist()
         if self._of.mode != "upsert":
-            for payload, more in zip(payloads, comes, strict=True):
-                self._rows[payload] += 1 if more else -1
+            for row, payload, more in zip(self._alike(rows.payload).to_pylist(), payloads, comes, strict=True):
+                self._rows[row] += 1 if more else -1
+                if more:
+                    self._sent[row] = payload
             return
         keys = codec.read(self._of.declared, rows.payload).assemble(self._of.key, list(self._of.primary_key))
         for key, payload, more in zip(keys.to_pylist(), payloads, comes, strict=True):
@@ -125,7 +130,7 @@ class TopicFold:
     @property
     def payload(self) -> pa.BinaryArray:
         """Every row as often as it is there."""
-        return pa.array([*self._by_key.values(), *self._rows.elements()], pa.binary())
+        return pa.array([*self._by_key.values(), *(self._sent[row] for row in self._rows.elements())], pa.binary())
 
 
 def _as_it_is(record: Record) -> Calc:
