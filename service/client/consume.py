@@ -121,7 +121,7 @@ class TopicFold:
                     self._sent[row] = payload
             return
         keys = codec.read(self._of.declared, rows.payload).assemble(self._of.key, list(self._of.primary_key))
-        for key, payload, more in zip(keys.to_pylist(), payloads, comes, strict=True):
+        for key, payload, more in zip(SameRows(self._of.key)(keys).to_pylist(), payloads, comes, strict=True):
             if more:
                 self._by_key[key] = payload
             else:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.json_rows import check_row, decode, encode, encode_keys, parse_line
+from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
 from rowkind.avro.spelled import ValueProblem
 from rowkind.errors import REFUSED, RowkindError
@@ -215,7 +216,7 @@ def results(
 def folded(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine) -> pa.BinaryArray:
     """The rows that are left in the end, in order."""
     forgets = any(node.calc.refreshes for node in walk(sink) if not isinstance(node, PhysicalSink))
-    fold = Fold(keyed=sink.mode == "upsert", forgets=forgets)
+    fold = Fold(keyed=sink.mode == "upsert", forgets=forgets, alike=SameRows(sink.value))
     for changes in engine(job, sink, batches):
         fold.apply(changes)
     payloads = pa.array(fold.payloads, pa.binary())
