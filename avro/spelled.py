@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowkind.avro.decode import BOUNDED_TIMES
 from rowkind.avro.time_text import PER_SECOND, days_of, moment_of, units_of
 from rowkind.avro.type import Type
 
@@ -52,7 +53,7 @@ def spelled(type_: Type, value: Any) -> Any:
         case "decimal":
             return _decimal(type_, value)
         case "date":
-            return _within(type_, value, parsed(value, days_of, "a date such as 2026-01-31"), 31)
+            return _within(type_, value, parsed(value, days_of, "a date such as 2026-01-31"))
         case "time-millis" | "time-micros":
             return parsed(value, time.fromisoformat, "a time such as 12:30:00")
         case _:
@@ -83,7 +84,7 @@ def _timestamp(type_: Type, value: Any) -> int:
     """Units since the epoch, which is what Arrow takes for any unit."""
     per_second = unit_of(type_)
     if isinstance(value, int) and not isinstance(value, bool):
-        return _within(type_, value, value * per_second // 1000, 63)
+        return _within(type_, value, value * per_second // 1000)
     if isinstance(value, datetime):
         since, zoned = units_of(value, per_second), value.tzinfo is not None
     else:
@@ -91,7 +92,7 @@ def _timestamp(type_: Type, value: Any) -> int:
         since, zoned = parsed(value, lambda text: moment_of(text, per_second), expected)
     if zoned and is_local(type_):
         raise ValueProblem(f"{shown(value)} has a time zone, but {type_.sql} has none")
-    return _within(type_, value, since, 63)
+    return _within(type_, value, since)
 
 
 def is_local(type_: Type) -> bool:
@@ -99,8 +100,10 @@ def is_local(type_: Type) -> bool:
     return type_.logical is not None and type_.logical.startswith("local")
 
 
-def _within(type_: Type, value: Any, number: int, bits: int) -> int:
-    if -(2**bits) <= number < 2**bits:
+def _within(type_: Type, value: Any, number: int) -> int:
+    bits = 31 if type_.kind == "int" else 63
+    least, most = BOUNDED_TIMES.get(type_.logical or "", (-(2**bits), 2**bits - 1))
+    if least <= number <= most:
         return number
     raise ValueProblem(f"{shown(value)} is beyond the times of {type_.sql}")
 

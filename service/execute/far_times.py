@@ -2,7 +2,7 @@
 
 PostgreSQL's infinity comes as such a time, and so a comparison with one must work. An expression is evaluated at two
 times near the end that differ in everything but year and month. Where it gives the same at both, it gives that at the
-far time, too; anything else is an error of the row.
+far time, too, and where it gives both times, the far time. Anything else is an error of the row.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowkind.avro.buffers import offsets_of
 from rowkind.avro.timestamp_text import FIRST_DATE, FIRST_MOMENT, LAST_DATE, LAST_MOMENT
 from rowkind.operators.columns.changes import Int64s, Mask
 from rowkind.service.expression import Expression
+
+Pair = tuple[pa.Array, pa.Array]
 
 _APART_US = 90_061_000_001
 """A day, an hour, a minute, a second and a microsecond."""
@@ -88,12 +91,31 @@ def at_ends(
     beyond: Mapping[str, Mask],
 ) -> tuple[Mapping[Expression, pa.Array], Expression | None]:
     """What expressions give, and the first of them that gives nothing certain in rows with far times."""
-    one = evaluate({name: _near(column, 0) if name in beyond else column for name, column in columns.items()})
+    near, nearer = (
+        {name: _near(column, step) if name in beyond else column for name, column in columns.items()} for step in (0, 1)
+    )
+    one = dict(evaluate(near))
     if _ambiguous(columns, beyond):
         return one, next(iter(one))
-    other = evaluate({name: _near(column, 1) if name in beyond else column for name, column in columns.items()})
+    other = dict(evaluate(nearer))
     rows = pa.array(np.flatnonzero(np.logical_or.reduce(list(beyond.values()))))
-    return one, next((each for each in one if not one[each].take(rows).equals(other[each].take(rows))), None)
+    for each, found in one.items():
+        both = found, other[each]
+        # What hands a time on, as CASE and COALESCE do, gives that time.
+        for name in beyond:
+            both = _handed_on(columns[name], (near[name], nearer[name]), both)
+        if not both[0].take(rows).equals(both[1].take(rows)):
+            return one, each
+        one[each] = both[0]
+    return one, None
+
+
+def _handed_on(column: pa.Array, stand_ins: Pair, found: Pair) -> Pair:
+    """What was found at two times, with the far time itself where it was the time that stood in for it."""
+    if found[0].type != column.type:
+        return found
+    handed = pc.and_(*(pc.equal(a, b) for a, b in zip(stand_ins, found, strict=True)))
+    return pc.if_else(handed, column, found[0]), pc.if_else(handed, column, found[1])
 
 
 def _near(column: pa.Array, step: int) -> pa.Array:

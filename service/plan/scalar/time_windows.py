@@ -143,7 +143,9 @@ def _within(time: str, size: int, *, both: bool = False) -> str:
     Otherwise the end of a window would be an error where the query reads it, and nothing where it does not.
     """
     found = f"(({time} + {size + 1}) - {size + 1})"
-    return f"(({found} - {size}) + {size})" if both else found
+    # Numbers begin before the times that can be computed with do.
+    less = size + FIRST_MOMENT + 2**63
+    return f"(({found} - {less}) + {less})" if both else found
 
 
 def _offset(node: exp.Expr) -> int:

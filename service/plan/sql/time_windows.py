@@ -32,6 +32,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.time_windows import (
     DAY,
+    PaneStart,
     WindowEnd,
     WindowEnds,
     WindowStart,
@@ -225,8 +226,10 @@ class InWindows:
         types = columns(rows)
         nullable = compile_scalar(first, by_name(types)).type.nullable
         if nullable or window.kind == "SESSION":
-            # A time that a session cannot end after is an error, before the row comes to others.
-            there = WindowEnd(this=self.time.copy(), size=size.copy()) if window.kind == "SESSION" else self.time.copy()
+            there = self.time.copy()
+            if window.kind == "SESSION":
+                # A time too near to the last one for a session to end is an error of its row.
+                there = PaneStart(this=there, size=interval(1), windows=size.copy())
             rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=there, expression=exp.Null())),))
         every = {name: resolved(name) for name in types}
         match window.kind:
