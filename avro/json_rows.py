@@ -13,7 +13,6 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -23,17 +22,10 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.buffers import expand
 from rowkind.avro.defaults import nothing
+from rowkind.avro.python_values import datetime64_text
 from rowkind.avro.schema import Field, Record, Type
-from rowkind.avro.spelled import (
-    EPOCH_LOCAL,
-    PER_SECOND,
-    ValueProblem,
-    is_spelled,
-    parsed,
-    shown,
-    spelled,
-    spelled_alike,
-)
+from rowkind.avro.spelled import ValueProblem, is_spelled, parsed, shown, spelled, spelled_alike
+from rowkind.avro.to_json import json_values
 
 
 class NullProblem(ValueProblem):
@@ -63,9 +55,9 @@ def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Python's value for one of numpy's, of a moment down to the microsecond."""
+    """Python's value for one of numpy's; a moment is text, in any year."""
     if isinstance(value, np.datetime64):
-        return value.astype("datetime64[us]").item()
+        return datetime64_text(value)
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -162,7 +154,7 @@ def encode_keys(record: Record, primary_key: Sequence[str], rows: Sequence[Mappi
 def decode(record: Record, payloads: pa.BinaryArray) -> list[dict[str, Any]]:
     """Payloads as JSON-able rows."""
     decoded = codec.read(record, payloads)
-    columns = [_to_json(field.type, decoded.column(field.name)) for field in record.fields]
+    columns = [json_values(field.type, decoded.column(field.name)) for field in record.fields]
     return [dict(zip(record.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
@@ -207,44 +199,3 @@ def _plain(type_: Type, value: Any) -> Any:
             return {field.name: _from_json(field.type, value.get(field.name)) for field in type_.fields}
     expected = f"one of {', '.join(type_.symbols)}" if type_.kind == "enum" else type_.sql
     raise ValueProblem(f"{shown(value)} is not {expected}")
-
-
-def _to_json(type_: Type, column: pa.Array) -> list[Any]:
-    if type_.logical and "timestamp" in type_.logical:
-        unit = type_.logical.rpartition("-")[2]
-        zone = "" if type_.logical.startswith("local") else "Z"
-        return [None if each is None else _show(each, unit) + zone for each in column.cast(pa.int64()).to_pylist()]
-    return [_jsonable(each) for each in column.to_pylist()]
-
-
-def _show(value: int, unit: str) -> str:
-    """ISO-8601 with as many digits of a second as are not zero, in groups of three."""
-    seconds, fraction = divmod(value, PER_SECOND[unit])
-    text = (EPOCH_LOCAL + timedelta(seconds=seconds)).isoformat()
-    digits = str(fraction).zfill(len(str(PER_SECOND[unit])) - 1)
-    while digits.endswith("000"):
-        digits = digits[:-3]
-    return f"{text}.{digits}" if digits else text
-
-
-def _jsonable(value: Any) -> Any:
-    match value:
-        case Decimal():
-            return f"{value:f}"
-        case datetime():
-            epoch, zone = (EPOCH_LOCAL, "") if value.tzinfo is None else (EPOCH_LOCAL.replace(tzinfo=UTC), "Z")
-            return _show((value - epoch) // timedelta(microseconds=1), "micros") + zone
-        case date() | time():
-            return value.isoformat()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case float() if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 -- NaN alone differs
-            return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124 -- as above
-        case [(_, _), *_] if all(isinstance(each, tuple) for each in value):
-            return {name: _jsonable(item) for name, item in value}
-        case list():
-            return [_jsonable(item) for item in value]
-        case dict():
-            return {name: _jsonable(item) for name, item in value.items()}
-        case _:
-            return value

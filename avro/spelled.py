@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowkind.avro.decode import BOUNDED_TIMES
+from rowkind.avro.time_text import PER_SECOND, days_of, moment_of, units_of
 from rowkind.avro.type import Type
 
-PER_SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
-"""Units of a timestamp."""
-
-EPOCH_LOCAL = datetime(1970, 1, 1)  # noqa: DTZ001 -- a local time has no zone
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = Context(prec=100)
 
 _FIRST_DAY = -719_162
@@ -56,7 +53,7 @@ def spelled(type_: Type, value: Any) -> Any:
         case "decimal":
             return _decimal(type_, value)
         case "date":
-            return parsed(value, date.fromisoformat, "a date such as 2026-01-31")
+            return _within(type_, value, parsed(value, days_of, "a date such as 2026-01-31"))
         case "time-millis" | "time-micros":
             return parsed(value, time.fromisoformat, "a time such as 12:30:00")
         case _:
@@ -78,26 +75,37 @@ def _decimal(type_: Type, value: Any) -> Decimal:
     raise ValueProblem(f"{shown(value)} is not {type_.sql}{remedy}")
 
 
-def _unit(type_: Type) -> str:
-    return (type_.logical or "").rpartition("-")[2]
+def unit_of(type_: Type) -> int:
+    """How many units of a timestamp or a time are a second."""
+    return PER_SECOND[(type_.logical or "").rpartition("-")[2]]
 
 
 def _timestamp(type_: Type, value: Any) -> int:
     """Units since the epoch, which is what Arrow takes for any unit."""
-    assert type_.logical is not None, "the caller looked"
-    per_second = PER_SECOND[_unit(type_)]
+    per_second = unit_of(type_)
     if isinstance(value, int) and not isinstance(value, bool):
-        return value * per_second // 1000
-    moment = value
-    if not isinstance(value, datetime):
-        moment = parsed(value, datetime.fromisoformat, "a time such as 2026-01-31T12:00:00Z, or ms since the epoch")
-    if type_.logical.startswith("local"):
-        if moment.tzinfo is not None:
-            raise ValueProblem(f"{shown(value)} has a time zone, but {type_.sql} has none")
-        since = moment - EPOCH_LOCAL
+        return _within(type_, value, value * per_second // 1000)
+    if isinstance(value, datetime):
+        since, zoned = units_of(value, per_second), value.tzinfo is not None
     else:
-        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
-    return int(since / timedelta(microseconds=1)) * per_second // 1_000_000
+        expected = "a time such as 2026-01-31T12:00:00Z, or ms since the epoch"
+        since, zoned = parsed(value, lambda text: moment_of(text, per_second), expected)
+    if zoned and is_local(type_):
+        raise ValueProblem(f"{shown(value)} has a time zone, but {type_.sql} has none")
+    return _within(type_, value, since)
+
+
+def is_local(type_: Type) -> bool:
+    """Whether a timestamp is in no time zone."""
+    return type_.logical is not None and type_.logical.startswith("local")
+
+
+def _within(type_: Type, value: Any, number: int) -> int:
+    bits = 31 if type_.kind == "int" else 63
+    least, most = BOUNDED_TIMES.get(type_.logical or "", (-(2**bits), 2**bits - 1))
+    if least <= number <= most:
+        return number
+    raise ValueProblem(f"{shown(value)} is beyond the times of {type_.sql}")
 
 
 def parsed(value: Any, parse: Callable[[str], Any], expected: str) -> Any:
@@ -127,7 +135,7 @@ def spelled_alike(type_: Type, texts: pa.StringArray) -> pa.Array | None:
     except pa.ArrowInvalid:
         return None
     if type_.logical != "decimal":
-        first = _FIRST_DAY * (1 if type_.logical == "date" else 86_400 * PER_SECOND[_unit(type_)])
+        first = _FIRST_DAY * (1 if type_.logical == "date" else 86_400 * unit_of(type_))
         if (least := pc.min(values.cast(pa.int32() if type_.logical == "date" else pa.int64())).as_py()) is not None:
             return values if least >= first else None
     return values

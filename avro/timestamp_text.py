@@ -7,11 +7,16 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from rowkind.avro.time_text import PER_SECOND, days_of_date, later, near_year, units_of
+
+_DATE = re.compile(r"([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.DOTALL)
 _MOMENT = re.compile(
-    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](?:(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?\s*(\S*))?)?)?)?"
+    r"([+-]?\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?\s*(\S*))?)?)?)?)?"
 )
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_MOMENT, LAST_MOMENT = -9_223_372_022_400_000_000, 2**63 - 2
+FIRST_DATE, LAST_DATE = -(2**31) + 2, 2**31 - 2
+"""What DuckDB computes with: microseconds and days since 1970. At both ends a little less than a column can hold."""
 
 
 def moment_of(text: str, instant: bool) -> int | None:
@@ -22,13 +27,25 @@ def moment_of(text: str, instant: bool) -> int | None:
     year, month, day, hour, minute, second, fraction, zone = found.groups()
     try:
         where = zone_of(zone or "Z")
+        moved, repeats = near_year(int(year))
         moment = datetime(
-            int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0),
+            moved, int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0),
             int((fraction or "").ljust(6, "0")[:6]), tzinfo=where if instant else UTC,
         )  # fmt: skip
-        return (moment - EPOCH) // timedelta(microseconds=1)
     except (ValueError, LookupError, OSError):
         return None
+    micros = units_of(moment, PER_SECOND["micros"]) + later(repeats)
+    return micros if FIRST_MOMENT <= micros <= LAST_MOMENT else None
+
+
+def date_of(text: str) -> int | None:
+    """Days since 1970; None for a text that is no date. Days may lack their zeros, months and years their days."""
+    found = _DATE.fullmatch(text)
+    try:
+        days = days_of_date(*(int(part or 1) for part in found.groups())) if found else None
+    except ValueError:
+        return None
+    return days if days is not None and FIRST_DATE <= days <= LAST_DATE else None
 
 
 @lru_cache(maxsize=256)

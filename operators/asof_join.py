@@ -50,7 +50,7 @@ from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, co
 from rowkind.operators.join_output import PAD, Emission, Parents, emit
 from rowkind.operators.nearest import NOWHERE, Line, Points, nearest
 from rowkind.operators.operator import Output
-from rowkind.operators.rowtime import END, RowTime
+from rowkind.operators.rowtime import END, RowTime, later
 from rowkind.operators.touched_keys import TouchedKeys
 from rowkind.operators.versions import ENDS, Deletes, resolve_versions
 
@@ -299,7 +299,7 @@ class _Right:
     def until(self, taken: Indices, later_us: int) -> Int64s:
         """Until when left rows are kept that take these rows: so long after their times."""
         at = np.append(np.concatenate([self.before.points.at, self.now.points.at]), 0)[taken]
-        return np.where(taken == PAD, END, -(-(at + later_us) // 1000))
+        return np.where(taken == PAD, END, -(-later(at, later_us) // 1000))
 
     def written(self, later_us: int | None) -> list[Entries]:
         """The entries by which rows come, with the time until which they are kept, and that of others changes."""
@@ -315,8 +315,8 @@ class _Right:
         concerned = concerned[first]
         before = rows.before(rows)
         # What ends a key goes with the last version that it ends: no row is what it says.
-        until = np.where(self.now.entries.mark == ENDS, -((rows.at - later_us) // 1000), END)
-        until = np.where(before >= 0, -((rows.at[before] - later_us) // 1000), until)
+        until = np.where(self.now.entries.mark == ENDS, -(later(rows.at, -later_us) // 1000), END)
+        until = np.where(before >= 0, -(later(rows.at[before], -later_us) // 1000), until)
         changed = np.flatnonzero(concerned & (until != self.now.entries.written_at))
         old = self.now.entries.take(changed)
         return [self.change.comes, -old, replace(old, written_at=until[changed])]

@@ -120,7 +120,15 @@ class Expiry:
     def _rows(self, store: BlobStore, now: int, until: int) -> Arrangement:
         """The rows that were written later than `until`; what comes is written now."""
         side = self.side
-        return Arrangement(store, "rows", side.layout, side.ttl_ms, until, until=lambda rows: np.full(len(rows), now))
+        return Arrangement(
+            store,
+            "rows",
+            side.layout,
+            side.ttl_ms,
+            until,
+            until=lambda rows: np.full(len(rows), now),
+            alike=side.alike,
+        )
 
     def _due(self, agenda: Arrangement, now: int) -> tuple[Entries, int]:
         """What goes in this batch: the entries, and the last time at which the rows were written."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,7 @@ class Side:
     - `until`: until when rows are kept, where they have a time of their own.
     - `copied`: each row comes under several keys, that of the first copy with `FIRST_COPY` at its end: what is
       unmatched or repeated is told once.
+    - `alike`: in layout *multiset*, the bytes by which rows are compared, for a Normalize; None for their own.
     - `remake`: its rows are not kept, but made anew. The other side has no TTL then, and neither has this one.
     """
 
@@ -44,6 +45,7 @@ class Side:
     copied: bool = False
     until: RowTime | None = None
     remake: Remake | None = None
+    alike: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None
 
 
 @dataclass(frozen=True, slots=True)

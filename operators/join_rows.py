@@ -18,7 +18,7 @@ from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Mask, Uint64s, concat_binary
 from rowkind.operators.columns.grouping import Groups, group, members, to_mask
 from rowkind.operators.join_output import PAD, Emission
-from rowkind.operators.rowtime import RowTime
+from rowkind.operators.rowtime import RowTime, later
 
 PAIRS_AT_ONCE = 1 << 18
 """Pairs that the condition is asked about at a time."""
@@ -346,8 +346,8 @@ def _near(left: Indices, right: Indices, times: PairTimes) -> tuple[Indices, Ind
     order = np.argsort(place, kind="stable")
     low, high = np.zeros(len(left), np.int64), np.full(len(left), size)
     if times.earliest is not None:
-        low = np.searchsorted(known, times.left + times.earliest, side="left")
+        low = np.searchsorted(known, later(times.left, times.earliest), side="left")
     if times.latest is not None:
-        high = np.searchsorted(known, times.left + times.latest, side="right")
+        high = np.searchsorted(known, later(times.left, times.latest), side="right")
     first, end = (np.searchsorted(place[order], left * size + each) for each in (low, high))
     return order, first, np.maximum(end - first, 0)

@@ -50,7 +50,7 @@ from rowkind.operators.match_output import CallColumn, MatchedRows
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.pattern_search import PatternRows, PatternSearch, PatternSpec, Searched
-from rowkind.operators.rowtime import END
+from rowkind.operators.rowtime import END, later
 from rowkind.operators.temporal_filter import last_place, places, time_at
 
 _AT_ONCE = 100_000
@@ -160,7 +160,7 @@ class MatchRecognize:
             heads = open_from[open_from < partitions.stop]
             # What began a match before has its end noted already.
             heads = heads[~(known[heads] & partitions.is_first[heads])]
-        ends = _ends(entries.take(heads), times[heads] + (self.spec.pattern.within or 0) - 1)
+        ends = _ends(entries.take(heads), later(times[heads], (self.spec.pattern.within or 0) - 1))
         return self._put_out(partitions, found, readable, numbered), ends
 
     def _put_out(

@@ -55,7 +55,14 @@ class Normalize:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         side = self.side
         rows = Arrangement(
-            stores["rows"], "rows", side.layout, side.ttl_ms, now, arrivals=self.arrivals, until=side.until
+            stores["rows"],
+            "rows",
+            side.layout,
+            side.ttl_ms,
+            now,
+            arrivals=self.arrivals,
+            until=side.until,
+            alike=side.alike,
         )
         resolved = resolve(rows, changes, by_seq=side.by_seq)
         step = Entries.concat([-resolved.removed, resolved.added])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.columns.changes import Int64s
@@ -21,3 +22,14 @@ END = 1 << 60
 
 RowTime = Callable[[pa.BinaryArray], Int64s]
 """A time of each of these packed rows."""
+
+_LEAST, _LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
+
+
+def later(times: Int64s, by: int) -> Int64s:
+    """Times moved by a length. What would leave the numbers stays at their end, so that no time wraps around."""
+    by = max(_LEAST, min(_LARGEST, by))
+    found: Int64s = (
+        np.minimum(times, _LARGEST - by) + by if by >= 0 else np.maximum(times, max(_LEAST - by, _LEAST)) + by
+    )
+    return found

@@ -46,7 +46,7 @@ from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
-from rowkind.operators.rowtime import BEGINNING, END, RowTime
+from rowkind.operators.rowtime import BEGINNING, END, RowTime, later
 from rowkind.operators.session_spans import (
     LEAST,
     SessionRows,
@@ -159,7 +159,7 @@ class Session:
         spec = self.spec
         if not spec.goes_whole or spec.open is None:
             return entries
-        over = windows_of(entries, spec.width)[:, 1] - spec.gap + spec.open + 1
+        over = later(windows_of(entries, spec.width)[:, 1] - spec.gap, spec.open + 1)
         return replace(entries, written_at=-(-over // spec.ticks))
 
     def _moved(

@@ -17,6 +17,7 @@ from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import Groups, group
 from rowkind.operators.columns.hashing import mix
 from rowkind.operators.columns.packed_columns import fixed_width
+from rowkind.operators.rowtime import later
 from rowkind.operators.touched_keys import TouchedKeys
 
 _SIGN = np.int64(np.iinfo(np.int64).min)
@@ -69,7 +70,7 @@ class SessionSpans:
         """One gap before and behind each of these times."""
         order = np.lexsort((times, keys))
         key, time = keys[order], times[order]
-        return cls(key, time - gap, time + gap, time, time).merged()
+        return cls(key, later(time, -gap), later(time, gap), time, time).merged()
 
     def merged(self) -> SessionSpans:
         """Those that meet as one."""
@@ -88,7 +89,7 @@ class SessionSpans:
 
     def longer(self, which: Mask, width: int) -> SessionSpans:
         """All of them, some longer at their ends."""
-        return replace(self, high=self.high + np.where(which, width, 0)).merged()
+        return replace(self, high=np.where(which, later(self.high, width), self.high)).merged()
 
     def with_sessions(self, rows: SessionRows, gap: int) -> SessionSpans:
         """All of them, as long as the sessions of rows in them, whose windows have ends."""

@@ -44,11 +44,12 @@ _BEGINS, _ENDS = 0, 1
 
 
 def places(times: Int64s, payload: pa.BinaryArray) -> Uint64s:
-    """Where what happens at these times, in ms, stands in an agenda; times beyond the year 9999 stand at its end.
+    """Where what happens at these times, in ms, stands in an agenda; times long after the year 9999 stand near its end.
 
-    What has always been so, from `-END` on, is at place 0, which even a clock that knows nothing yet has come to.
+    What has always been so, from `-END` on, is at place 0, which even a clock that knows nothing yet has come to. What
+    never happens, from `END` on, is at the end, to which no clock comes.
     """
-    ms = (np.clip(times, _EARLIEST, _LATEST) - _EARLIEST).astype(np.uint64)
+    ms = (np.where(times < END, np.clip(times, _EARLIEST, _LATEST - 1), _LATEST) - _EARLIEST).astype(np.uint64)
     found = (ms << np.uint64(_SPREAD)) | (hash64(payload) >> np.uint64(64 - _SPREAD))
     return np.where(times > -END, found, np.uint64(0))
 

@@ -33,7 +33,7 @@ taken back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -108,7 +108,8 @@ class Arrangement:
     invisible from written_at + `ttl_ms` on. Where `latest_first`, the rows of a place are kept latest first, so that
     they can be read in that order; not so in layout *last write*. In layout *ordered* equal rows are counted where
     `by_number`: only how many of them there are matters, and not when they came. In layouts *multiset* and *timed*
-    they always are, except with `arrivals`. Raises `StateLost` where an unexpired segment is missing from the store.
+    they always are, except with `arrivals`. In layout *multiset* rows are the same where the bytes that `alike` gives
+    are. Raises `StateLost` where an unexpired segment is missing from the store.
     """
 
     def __init__(
@@ -123,8 +124,10 @@ class Arrangement:
         by_number: bool = False,
         arrivals: bool = False,
         until: RowTime | None = None,
+        alike: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None,
     ) -> None:
         self.layout = layout
+        self._alike = alike
         by_number = by_number or (layout in ("multiset", "timed") and not arrivals)
         self._summed = counted if by_number and ttl_ms is None else consolidate
         self._replaces = layout == "last write"
@@ -143,6 +146,14 @@ class Arrangement:
         self._read_in_vain = 0
         self._expired = 0
         self._drop_expired_segments()
+
+    def alike(self, payload: pa.BinaryArray) -> pa.BinaryArray:
+        """What rows are compared by."""
+        return payload if self._alike is None else self._alike(payload)
+
+    def places(self, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
+        """Where rows stand in it."""
+        return places(self.layout, hashes, sub_key, self.alike(payload) if self.layout == "multiset" else payload)
 
     def written_at(self, payload: pa.BinaryArray) -> Int64s:
         """What rows that come now are said to be written at: now, or where they say it, until when they are kept."""

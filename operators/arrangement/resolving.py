@@ -5,7 +5,10 @@ takes over that row's written_at, seq and mark, so that the two cancel exactly a
 row changes nothing and is unmatched.
 
 Layouts *multiset*, *ordered* and *last write*: a retraction takes away a row with the same key and payload, in layout
-*ordered* also with the same sub-key. Layouts *one row per key* and *unique key*: rows are identified by (key, sub-key).
+*ordered* also with the same sub-key. Payloads may be alike though their bytes differ (`Arrangement.alike`); what is
+taken away is the stored row, as it is.
+
+Layouts *one row per key* and *unique key*: rows are identified by (key, sub-key).
 The last change of a row in the batch decides, an insertion replaces whatever is there, and what is taken away is always
 the stored row, whatever payload the retraction carries. Rows whose key is NULL and that have no sub-key have no
 identity, whichever the layout; they are treated as a multiset.
@@ -35,7 +38,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import Arrangement, places
+from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, lengths
@@ -86,14 +89,14 @@ def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact: 
         return _resolve(arrangement, changes, by_seq=by_seq, exact=exact)
     others, again = np.flatnonzero(~refresh), changes.filter(refresh)
     resolved = _resolve(arrangement, changes.take(others), by_seq=by_seq, exact=exact)
-    place = places(arrangement.layout, again.hash, again.sub_key, again.payload)
+    place = arrangement.places(again.hash, again.sub_key, again.payload)
     stored = arrangement.at(place, again.payload if arrangement.layout == "ordered" else None)
     return _renew(arrangement, again, stored, resolved.among(others))
 
 
 def entries_of(arrangement: Arrangement, changes: Changes) -> Entries:
     """The changes as rows that the arrangement could hold, written now."""
-    place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
+    place = arrangement.places(changes.hash, changes.sub_key, changes.payload)
     return _new_entries(arrangement, changes, place)
 
 
@@ -137,7 +140,7 @@ def replace_among(
     identity = concat_binary(identities)
     codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(identity))
     groups = group(codes, [concat_binary([changes.key, stored.key]), identity])
-    place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
+    place = arrangement.places(changes.hash, changes.sub_key, changes.payload)
     return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq, exact=False)
 
 
@@ -162,7 +165,7 @@ def _renew(arrangement: Arrangement, again: Changes, stored: Entries, resolved: 
 
 
 def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
-    place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
+    place = arrangement.places(changes.hash, changes.sub_key, changes.payload)
     retraction = changes.weight < 0
     if not retraction.any():
         return _nothing_but_new(arrangement, changes, place)
@@ -172,7 +175,8 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
     changes, place, retraction = changes.take(rows), place[rows], retraction[rows]
     ties = arrangement.layout == "ordered"
     stored = arrangement.at(place, changes.payload if ties else None)
-    pairs = (changes.key, stored.key), (changes.payload, stored.payload)
+    alike = arrangement.alike
+    pairs = (changes.key, stored.key), (alike(changes.payload), alike(stored.payload))
     groups = _group_ties(changes, stored, *pairs) if ties else _group(changes, place, stored, *pairs)
     of_change, of_stored = groups.ids[: len(rows)], groups.ids[len(rows) :]
 
@@ -227,7 +231,7 @@ def _below_zero(owner: Indices, steps: Int64s, start: Int64s) -> Mask:
 
 
 def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact: bool) -> Resolved:
-    place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
+    place = arrangement.places(changes.hash, changes.sub_key, changes.payload)
     stored = arrangement.at(place)
     if len(stored) == 0 and not (changes.weight < 0).any() and len(distinct(place)) == len(place):
         return _nothing_but_new(arrangement, changes, place)

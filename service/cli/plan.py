@@ -69,7 +69,10 @@ def explain(job_file: Path, sink: str | None, form: Format) -> None:
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Keeps pyarrow and DuckDB from loading pandas, half a second, to see whether what they are given is some of it."""
+    """Keeps pyarrow and DuckDB from loading pandas, half a second, to see whether what they are given is some of it.
+
+    It is not for jobs with functions, which may give them some.
+    """
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002 - Python's interface
         """There is no such module."""
@@ -114,12 +117,12 @@ def try_(
     A line {"clock": "2026-01-31T12:00:00Z"} sets the clock for the changes behind it. The end of the file is the end of
     time: every watermark passes everything, and PROCTIME() too, unless --open leaves it where it is.
     """
-    if engine == "memory":
-        sys.meta_path.insert(0, _WithoutPandas())
     from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.run import trial  # noqa: PLC0415 -- as above
 
     job = load_job(job_file)
+    if engine == "memory" and not job.functions:
+        sys.meta_path.insert(0, _WithoutPandas())
     if sink is None and len(job.sinks) > 1:
         fail(f"{job_file} has several sinks: choose one with --sink ({', '.join(job.sinks)})", REFUSED)
     known(job, sink)

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from rowkind.avro import codec
+from rowkind.avro.python_values import to_python
+from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.arrival import ArrivalNumber
@@ -36,7 +38,8 @@ _PAUSE_SECONDS = 0.1
 class Change:
     """A change of a row: `kind` is +I, -U, +U or -D, `row` has a Python value for each column.
 
-    A -D of an upsert topic has the columns of its key, the others None.
+    A date or time beyond the years 1 to 9999, which Python does not have, is a `numpy.datetime64` in UTC. A -D of an
+    upsert topic has the columns of its key, the others None.
     """
 
     kind: str
@@ -53,10 +56,11 @@ def changes(job: JobFile, name: str, *, follow: bool = False) -> Iterator[Change
     job = opened(job)
     of = readable_topic(job, name)
     for chunk in read(job, of, follow=follow, tolerate=False):
-        rows = codec.table(of.declared, chunk.rows.payload).to_pylist()
-        for kind, seq, row in zip(chunk.rows.kind.tolist(), chunk.rows.seq.tolist(), rows, strict=True):
+        decoded = codec.read(of.declared, chunk.rows.payload)
+        columns = [to_python(decoded.column(name)) for name in of.declared.names]
+        for kind, seq, *row in zip(chunk.rows.kind.tolist(), chunk.rows.seq.tolist(), *columns, strict=True):
             place = ArrivalNumber.of(seq)
-            yield Change(SYMBOLS[kind], row, place.partition, place.offset)
+            yield Change(SYMBOLS[kind], dict(zip(of.declared.names, row, strict=True)), place.partition, place.offset)
 
 
 def table(job: JobFile, name: str) -> pa.Table:
@@ -104,16 +108,20 @@ class TopicFold:
         self._of = of
         self._by_key: dict[bytes, bytes] = {}
         self._rows: Counter[bytes] = Counter()
+        self._sent: dict[bytes, bytes] = {}
+        self._alike = SameRows(of.declared)
 
     def add(self, rows: Rows) -> None:
         """Take in changes, those of a key in their order."""
         payloads, comes = rows.payload.to_pylist(), (WEIGHTS[rows.kind] > 0).tolist()
         if self._of.mode != "upsert":
-            for payload, more in zip(payloads, comes, strict=True):
-                self._rows[payload] += 1 if more else -1
+            for row, payload, more in zip(self._alike(rows.payload).to_pylist(), payloads, comes, strict=True):
+                self._rows[row] += 1 if more else -1
+                if more:
+                    self._sent[row] = payload
             return
         keys = codec.read(self._of.declared, rows.payload).assemble(self._of.key, list(self._of.primary_key))
-        for key, payload, more in zip(keys.to_pylist(), payloads, comes, strict=True):
+        for key, payload, more in zip(SameRows(self._of.key)(keys).to_pylist(), payloads, comes, strict=True):
             if more:
                 self._by_key[key] = payload
             else:
@@ -122,7 +130,7 @@ class TopicFold:
     @property
     def payload(self) -> pa.BinaryArray:
         """Every row as often as it is there."""
-        return pa.array([*self._by_key.values(), *self._rows.elements()], pa.binary())
+        return pa.array([*self._by_key.values(), *(self._sent[row] for row in self._rows.elements())], pa.binary())
 
 
 def _as_it_is(record: Record) -> Calc:

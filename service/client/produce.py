@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
 from rowkind.avro.json_rows import check_row, encode
+from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
 from rowkind.avro.spelled import ValueProblem
 from rowkind.operators.changelog import SYMBOLS, RowKind
@@ -106,7 +107,7 @@ class Producer:
         values = self._values(waiting)
         keys: list[bytes | None] = [None] * len(waiting)
         if self._forms.key is not None:
-            packed = encode(self._of.key, [row for _, row in waiting])
+            packed = SameRows(self._of.key)(encode(self._of.key, [row for _, row in waiting]))
             keys = self._forms.key(packed).to_pylist()
         try:
             for (kind, _), key, value in zip(waiting, keys, values, strict=True):

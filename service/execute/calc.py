@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowkind.avro.order import comparable, join_bytes
+from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, constant
@@ -174,7 +175,8 @@ def _key(key: Key, values: Values) -> tuple[pa.BinaryArray, Mask]:
         if not null_safe and (column := values.of(part)).null_count:
             null |= column.is_null().to_numpy(zero_copy_only=False)
     if key.record is not None:
-        return values.packed(key.record, key.parts), null
+        # Rows with equal keys replace each other in a topic only if these are equal bytes.
+        return SameRows(key.record)(values.packed(key.record, key.parts)), null
     return _comparable(key.parts, values), null
 
 

@@ -11,7 +11,7 @@ from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.join_rows import Near
-from rowkind.operators.rowtime import END
+from rowkind.operators.rowtime import END, later
 from rowkind.service.clocks import Closing, ColumnTime, TimeBounds
 
 
@@ -37,17 +37,44 @@ def until(record: Record, closing: Closing | None) -> TimeOf | None:
 
 
 def in_ms(values: pa.Array, later_us: int = 0, null: int = END) -> Int64s:
-    """The first ms that is not before each of these times and `later_us` microseconds; `null` where it is NULL."""
+    """The first ms that is not before each of these times and `later_us` microseconds; `null` where it is NULL.
+
+    The sum is made in ms, of which there are enough for all times that a column can hold.
+    """
+    ms, rest_us = _parts(values)
+    whole, more_us = divmod(later_us, 1000)
     # Rounded up.
-    result: Int64s = -(-(in_us(values) + later_us) // 1000)
+    result = np.clip(ms + whole - (-(rest_us + more_us) // 1000), 1 - END, END - 1)
     return np.where(values.is_valid().to_numpy(zero_copy_only=False), result, null) if values.null_count else result
 
 
+def _parts(values: pa.Array) -> tuple[Int64s, Int64s]:
+    """TIMESTAMPs or DATEs in ms since the epoch, and how many microseconds later they are; 0 where they are NULL."""
+    if pa.types.is_date(values.type):
+        days: Int64s = values.cast(pa.int32()).cast(pa.int64()).fill_null(0).to_numpy()
+        return days * 86_400_000, np.zeros(len(days), np.int64)
+    found: Int64s = values.cast(pa.int64()).fill_null(0).to_numpy()
+    per_ms = {"ms": 1, "us": 1_000, "ns": 1_000_000}[values.type.unit]
+    ms, rest = np.divmod(found, per_ms)
+    # Of nanoseconds any that are left are one microsecond more.
+    return np.clip(ms, 1 - END, END - 1), -(-rest * 1000 // per_ms)
+
+
 def in_us(values: pa.Array) -> Int64s:
-    """TIMESTAMPs or DATEs in microseconds since the epoch; 0 where they are NULL."""
-    zone = values.type.tz if pa.types.is_timestamp(values.type) else None
-    found: Int64s = values.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
-    return found
+    """TIMESTAMPs or DATEs in microseconds since the epoch: 0 for NULL, and the last one for what is later than that."""
+    if pa.types.is_date(values.type):
+        return _multiplied(values.cast(pa.int32()).cast(pa.int64()), 86_400_000_000)
+    found = values.cast(pa.int64())
+    if values.type.unit == "ms":
+        return _multiplied(found, 1_000)
+    plain: Int64s = found.fill_null(0).to_numpy()
+    return plain // 1_000 if values.type.unit == "ns" else plain
+
+
+def _multiplied(values: pa.Array, by: int) -> Int64s:
+    most = np.iinfo(np.int64).max // by
+    result: Int64s = np.clip(values.fill_null(0).to_numpy(), -most, most) * by
+    return result
 
 
 def near_of(bounds: TimeBounds, left: Record, right: Record) -> Near:
@@ -65,4 +92,4 @@ class MicrosOf:
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
         """The time of each row."""
-        return in_us(codec.read(self.record, payloads).column(self.time.column)) + self.time.later_us
+        return later(in_us(codec.read(self.record, payloads).column(self.time.column)), self.time.later_us)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from rowkind.errors import RowkindError
 from rowkind.operators.columns.changes import Indices, Mask
+from rowkind.service.execute.far_times import at_ends, far
 from rowkind.service.execute.job_functions import make_known, misfit
 from rowkind.service.execute.kernels import register
 from rowkind.service.expression import Expression
@@ -88,6 +89,18 @@ def _or_null(expression: Expression, columns: Mapping[str, pa.Array], length: in
 def _evaluate(
     expressions: Sequence[Expression], columns: Mapping[str, pa.Array], length: int
 ) -> dict[Expression, pa.Array]:
+    beyond = far(columns)
+    if not beyond:
+        return _computed(expressions, columns, length)
+    found, uncertain = at_ends(lambda some: _computed(expressions, some, length), columns, beyond)
+    if uncertain is None:
+        return dict(found)
+    raise ExpressionError(f"{uncertain.text}: {', '.join(beyond)} is beyond the times that can be computed with")
+
+
+def _computed(
+    expressions: Sequence[Expression], columns: Mapping[str, pa.Array], length: int
+) -> dict[Expression, pa.Array]:
     distinct = list(dict.fromkeys(expressions))
     functions = tuple(dict.fromkeys(function for expression in distinct for function in expression.functions))
     table = pa.table(dict(columns) or {"": pa.nulls(length, pa.int8())})
@@ -100,6 +113,9 @@ def _evaluate(
     except _data_errors() as error:
         if functions and (wrong := misfit()) is not None:
             raise FunctionError(wrong) from None
+        if isinstance(error, _fatal_errors()):
+            # DuckDB does nothing any more on this connection, for a value that nobody has foreseen.
+            _connection.cache_clear()
         reason = _reason(str(error))
         raise ExpressionError(f"{' or '.join(expression.text for expression in distinct)}: {reason}") from None
     finally:
@@ -152,7 +168,13 @@ def _data_errors() -> tuple[type[Exception], ...]:
     """What DuckDB raises for a value: a failed cast, an overflow; and for `error(…)` and failing kernels."""
     import duckdb  # noqa: PLC0415 -- as above
 
-    return duckdb.DataError, duckdb.InvalidInputException
+    return duckdb.DataError, duckdb.InvalidInputException, *_fatal_errors()
+
+
+def _fatal_errors() -> tuple[type[Exception], ...]:
+    import duckdb  # noqa: PLC0415 -- as above
+
+    return duckdb.InternalException, duckdb.FatalException
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

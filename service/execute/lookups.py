@@ -14,7 +14,7 @@ from rowkind.operators.asof_join import AsofJoin, AsofJoinSpec, AsofSide
 from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.join_input import Side
 from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
-from rowkind.operators.nearest import NOWHERE
+from rowkind.operators.nearest import LAST_PLACE, NOWHERE
 from rowkind.operators.versions import Deletes
 from rowkind.service.execute.column_times import in_us, until
 from rowkind.service.physical import PhysicalLookup, PhysicalScan
@@ -37,7 +37,7 @@ class PlacesOf:
         """The place of each row."""
         times = codec.read(self.record, payloads).column(self.column)
         plain = times.cast(pa.int64()).fill_null(0).to_numpy() if pa.types.is_integer(times.type) else in_us(times)
-        places = plain * (-1 if self.comparison in (">=", ">") else 1)
+        places = np.clip(plain, -LAST_PLACE, LAST_PLACE) * (-1 if self.comparison in (">=", ">") else 1)
         if self.left and self.comparison in (">", "<"):
             places = places + 1
         return (

@@ -9,6 +9,7 @@ from typing import assert_never
 import pyarrow as pa
 
 from rowkind.avro.codec import encode, null_row
+from rowkind.avro.same_rows import SameRows, varies
 from rowkind.avro.schema import Record
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.expiry import Expiry
@@ -138,7 +139,9 @@ def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
 
 
 def _normalize(node: physical.PhysicalNormalize, refreshes: bool) -> Operator:
-    side = _side(node.input, node.state)
+    row = node.input.calc.output
+    alike = SameRows(row) if any(varies(field.type) for field in row.fields) else None
+    side = replace(_side(node.input, node.state), alike=alike)
     if not node.takes_back:
         return Normalize(side, refreshes, node.arrivals)
     return Expiry(side, only_comes=node.only_comes, refreshes=refreshes, arrivals=node.arrivals)

@@ -15,6 +15,7 @@ from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.over_given import OverCall
 from rowkind.operators.over_scale import LARGEST, LEAST, codes
+from rowkind.service.execute.column_times import in_us
 from rowkind.service.over_call import WindowCall
 from rowkind.service.physical import OrderMeasure
 
@@ -45,10 +46,10 @@ class Measured:
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
         """The number of each row, the least or the largest where it is NULL."""
         values = codec.read(self.record, payloads).column(self.by.column)
-        if pa.types.is_date(values.type):
-            values = values.cast(pa.timestamp("us"))
-        elif pa.types.is_timestamp(values.type):
-            values = values.cast(pa.timestamp("us", values.type.tz))
+        if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
+            # The two ends stand for NULL.
+            in_order = np.clip(in_us(values), LEAST + 1, LARGEST - 1)
+            values = pa.array(in_order, mask=~to_mask(values.is_valid()))
         elif pa.types.is_decimal(values.type):
             values = in_digits(values)
         elif pa.types.is_floating(values.type):

@@ -9,6 +9,7 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Int64s
+from rowkind.service.execute.column_times import in_us
 from rowkind.service.execute.values import read
 
 
@@ -21,10 +22,7 @@ class Times:
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
         """The time of each row, in microseconds since the epoch."""
-        values = read(self.record, payloads).column(self.column)
-        micros = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
-        found: Int64s = micros.to_numpy(zero_copy_only=False)
-        return found
+        return in_us(read(self.record, payloads).column(self.column))
 
 
 @dataclass(frozen=True)

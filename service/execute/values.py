@@ -10,6 +10,7 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.codec import Decoded
 from rowkind.avro.defaults import nothing
+from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Field, Record
 from rowkind.operators.columns.changes import Int64s, Mask, Rows
 from rowkind.operators.columns.hashing import digest128
@@ -69,9 +70,9 @@ class Values:
         return self._computed[expression] if expression.column is None else expression.column
 
     def _digest(self) -> pa.BinaryArray:
-        """What tells the rows apart by all of their columns, in the one way in which each value can be written."""
+        """What tells the rows apart by all of their columns: rows that SQL calls equal have the same."""
         assert self._decoded is not None, "an expression was not announced"
-        return digest128(self._decoded.assemble(self._record, self._record.names))
+        return digest128(SameRows(self._record)(self._decoded.assemble(self._record, self._record.names)))
 
     def _is_known(self, expression: Expression) -> bool:
         return self._known is None or self._known.issuperset(expression.columns)

@@ -26,7 +26,7 @@ from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Rows, TimeMarks
-from rowkind.operators.rowtime import BEGINNING, END
+from rowkind.operators.rowtime import BEGINNING, END, later
 from rowkind.service.clocks import Clock
 from rowkind.service.execute.column_times import in_us
 from rowkind.service.execute.expressions import evaluate
@@ -160,7 +160,7 @@ def marks_of(watermark: Watermark, record: Record, rows: Rows) -> Mapping[int, i
         read = {name: columns.column(name) for name in watermark.time.columns}
         times = evaluate([watermark.time], read, len(rows), nulls=True)[watermark.time]
     told = times.is_valid().to_numpy(zero_copy_only=False)
-    found = in_us(times)[told] - watermark.delay_us
+    found = later(in_us(times)[told], -watermark.delay_us)
     partitions = ArrivalNumber.partitions(rows.seq)[told]
     order = np.lexsort((found, partitions))
     last = np.append(partitions[order][1:] != partitions[order][:-1], True)[: len(order)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
+from rowkind.avro.time_text import PER_SECOND, moment_text
 from rowkind.service.flink.script import NotCarriedOver, Script
 from rowkind.service.flink.tables import CreateTable, FlinkOption, Options
 from rowkind.service.job import duration
@@ -235,7 +235,7 @@ def start_of(script: Script, table: CreateTable, options: Options) -> Any:
 
 
 def _moment(option: FlinkOption) -> str:
-    return datetime.fromtimestamp(int(option.value) / 1000, UTC).isoformat().replace("+00:00", "Z")
+    return f"{moment_text(int(option.value), PER_SECOND['millis'])}Z"
 
 
 def _offsets(option: FlinkOption) -> dict[int, int]:

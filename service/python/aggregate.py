@@ -21,11 +21,14 @@ from typing import Any
 import pyarrow as pa
 
 from rowkind.avro import codec
+from rowkind.avro.python_values import to_python
 from rowkind.avro.schema import Field, Record
 from rowkind.avro.type import Type
 from rowkind.operators.group_function import Views
 from rowkind.operators.group_views import GroupViews
 from rowkind.service.python.code import describe
+from rowkind.service.python.errors import FunctionError
+from rowkind.service.python.exact import MisfitError, exact_values
 from rowkind.service.python.function import PythonFunction
 from rowkind.service.python.views import Elements
 
@@ -51,22 +54,22 @@ class PythonAggregate:
     def load(self, packed: pa.BinaryArray) -> list[dict[str, Any]]:
         """States from their bytes."""
         rows = codec.read(self._record, packed)
-        columns = [rows.column(name).to_pylist() for name in self._record.names]
+        columns = [to_python(rows.column(name)) for name in self._record.names]
         if not columns:
             return [{} for _ in range(len(packed))]
         return [dict(zip(self._record.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def save(self, states: Sequence[dict[str, Any]]) -> pa.BinaryArray:
-        """Their bytes. Raises ValueError for what the job does not say of them."""
+        """Their bytes. Raises ValueError for what is missing, FunctionError for what is of another type."""
         columns = {}
         for each in self._record.fields:
             try:
-                columns[each.name] = pa.array([state[each.name] for state in states], each.type.arrow)
+                columns[each.name] = exact_values([state[each.name] for state in states], each.type.arrow)
             except KeyError:
                 raise ValueError(f"{self.function.name}: its state has no {each.name}") from None
-            except (pa.ArrowException, TypeError, ValueError) as error:
-                reason = " ".join(str(error).split())
-                raise ValueError(f"{self.function.name}: {each.name} is no {each.type.sql}: {reason}") from None
+            except MisfitError as error:
+                what = f"{each.name} in its state is no {each.type.sql}"
+                raise FunctionError(f"function {self.function.name}: {what}: {error}") from None
             if columns[each.name].null_count and not each.type.nullable:
                 raise ValueError(f"{self.function.name}: {each.name} is None, but the job says NOT NULL")
         return codec.encode(self._record, columns, len(states))
@@ -89,12 +92,12 @@ class PythonAggregate:
         return self._called("result", self._whole(state, views))
 
     def pack(self, results: Sequence[Any]) -> pa.BinaryArray:
-        """Results as bytes, any of which may be None. Raises ValueError for what is none."""
+        """Results as bytes, any of which may be None. Raises FunctionError for what is none."""
         of = self.function
         try:
-            column = pa.array(results, of.result.arrow)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise ValueError(f"{of.name} gave no {of.result.sql}: {' '.join(str(error).split())}") from None
+            column = exact_values(results, of.result.arrow)
+        except MisfitError as error:
+            raise FunctionError(f"function {of.name} gave no {of.result.sql}: {error}") from None
         return codec.encode(self._results, {"result": column}, len(results))
 
     def unpack(self, packed: pa.BinaryArray) -> pa.Array:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import types
 
 from rowkind.avro.schema import Type
 from rowkind.service.python.code import describe
+from rowkind.service.python.exact import MisfitError, exact_cast, exact_values
 from rowkind.service.python.function import PythonFunction
 
 
@@ -57,56 +57,31 @@ class Caller:
             raise ValueError(f"{self._function.name} gave {error}") from None
 
 
-class MisfitError(ValueError):
-    """What a function gave is not what the job says that it gives, whatever the rows are."""
-
-
 def checked(found: Any, wanted: Type, length: int) -> pa.Array:
-    """What a function gave, as `length` values of a type. Raises MisfitError, ValueError for a value that is none."""
-    if isinstance(found, pa.ChunkedArray):
-        found = one_array(found)
-    if not isinstance(found, pa.Array):
-        try:
-            found = pa.array(found, wanted.arrow)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise MisfitError(f"a {type(found).__name__} which is no array of {wanted.sql}: {reason}") from None
-    if len(found) != length:
-        raise MisfitError(f"{len(found)} values for {length} rows")
-    if found.type != wanted.arrow:
-        if not _fits(found.type, wanted.arrow):
-            raise MisfitError(f"an array of {found.type}, but the job says {wanted.sql}, which is {wanted.arrow}")
-        try:
-            found = found.cast(wanted.arrow)
-        except pa.ArrowException as error:
-            raise ValueError(f"no {wanted.sql}: {' '.join(str(error).split())}") from None
-    if not wanted.nullable and found.null_count:
+    """What a function gave, as `length` values of a type. Raises MisfitError, ValueError for a NULL that is none."""
+    try:
+        column = exact_cast(_column(found, wanted), wanted.arrow)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise MisfitError(f"a {type(found).__name__} which is no array of {wanted.sql}: {reason}") from None
+    if len(column) != length:
+        raise MisfitError(f"{len(column)} values for {length} rows")
+    if not wanted.nullable and column.null_count:
         raise ValueError(f"NULL, but the job says {wanted.sql} NOT NULL")
-    return found
+    return column
+
+
+def _column(found: Any, wanted: Type) -> pa.Array:
+    """What a function gave as Arrow has it. What has a type of its own keeps it here."""
+    if isinstance(found, pa.Array | pa.ChunkedArray):
+        return one_array(found)
+    if isinstance(found, str | bytes | Mapping):
+        raise MisfitError("it is one value")
+    if getattr(found, "dtype", None) not in (None, np.dtype(object)):
+        return one_array(pa.array(found))
+    return exact_values(list(found), wanted.arrow)
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column in one piece."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-_KINDS: tuple[tuple[Callable[[pa.DataType], bool], ...], ...] = (
-    (types.is_integer, types.is_floating, types.is_decimal),
-    (types.is_string, types.is_large_string, types.is_string_view),
-    (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary),
-    (types.is_timestamp,),
-    (types.is_date,),
-    (types.is_time,),
-    (types.is_list, types.is_large_list, types.is_fixed_size_list),
-    (types.is_struct,),
-    (types.is_map,),
-)
-
-
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type may stand for those of the other, where they can be cast."""
-    if types.is_null(found):
-        return True
-    if types.is_dictionary(found):
-        return _fits(found.value_type, wanted)
-    return any(any(is_(found) for is_ in kind) and any(is_(wanted) for is_ in kind) for kind in _KINDS)

@@ -14,8 +14,11 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.order import comparable
+from rowkind.avro.python_values import to_python
 from rowkind.avro.schema import Field, Record
 from rowkind.avro.type import Type
+from rowkind.service.python.errors import FunctionError
+from rowkind.service.python.exact import MisfitError, exact_values
 from rowkind.service.python.function import ViewType
 
 
@@ -57,8 +60,8 @@ class Elements:
     def unpack(self, entries: pa.BinaryArray) -> list[tuple[Any, Any]]:
         """The key and the value of each entry."""
         rows = codec.read(self._record, entries)
-        keys = rows.column("key").to_pylist()
-        values = [True] * len(keys) if self.of.value is None else rows.column("value").to_pylist()
+        keys = to_python(rows.column("key"))
+        values = [True] * len(keys) if self.of.value is None else to_python(rows.column("value"))
         return list(zip(keys, values, strict=True))
 
     def opened(self, store: Store, state: dict[str, Any]) -> MapView | SetView | ListView:
@@ -78,9 +81,9 @@ class Elements:
 
     def _array(self, values: Sequence[Any], type_: Type) -> pa.Array:
         try:
-            found = pa.array(values, type_.arrow)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise ValueError(f"the view {self.of.name} holds {type_.sql}: {' '.join(str(error).split())}") from None
+            found = exact_values(values, type_.arrow)
+        except MisfitError as error:
+            raise FunctionError(f"the view {self.of.name} holds {type_.sql}: {error}") from None
         if found.null_count and not type_.nullable:
             raise ValueError(f"the view {self.of.name} holds {type_.sql} without NULL")
         return found

@@ -14,7 +14,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from rowkind.avro.errors import AvroError
 from rowkind.avro.framing import split
 from rowkind.avro.json_rows import decode
 from rowkind.avro.registry import Registry
+from rowkind.avro.time_text import PER_SECOND, moment_text
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, servers, transactional_settings
 from rowkind.service.kafka.committed import committed, record_at
@@ -65,10 +65,9 @@ class Letter:
     @property
     def summary(self) -> dict[str, Any]:
         """What a list says of it."""
-        moment = datetime.fromtimestamp(self.record.timestamp / 1000, UTC)
         return {
             "letter": self.place,
-            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": f"{moment_text(self.record.timestamp, PER_SECOND['millis'])}Z",
             "origin": None if self.origin is None else "{}:{}:{}".format(*self.origin),
             "stage": self.told.get("stage"),
             "message": self.told.get("exception.message"),

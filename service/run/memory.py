@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
+
 from rowkind.avro import codec
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MemoryStore
@@ -172,11 +174,20 @@ class Fold:
     """The rows that a changelog stands for, kept up to date: a multiset, or by key for an upsert stream.
 
     `forgets`: the changelog comes from operators with a TTL, which may take back what was made of a row that they have
-    forgotten, or was not; such a retraction finds nothing and changes nothing. Elsewhere there is none.
+    forgotten, or was not; such a retraction finds nothing and changes nothing. Elsewhere there is none. `alike` gives
+    the bytes by which rows are equal, if not their own.
     """
 
-    def __init__(self, *, keyed: bool, forgets: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        keyed: bool,
+        forgets: bool = False,
+        alike: Callable[[pa.BinaryArray], pa.BinaryArray] = lambda payloads: payloads,
+    ) -> None:
         self._keyed = keyed
+        self._alike = alike
+        self._sent: dict[bytes, bytes] = {}
         self._forgets = forgets
         self._rows: Counter[bytes] = Counter()
         self._by_key: dict[bytes, bytes] = {}
@@ -192,12 +203,14 @@ class Fold:
                 else:
                     self._by_key.pop(key, None)
             return
-        for payload, weight in zip(payloads, weights, strict=True):
-            if weight < 0 and self._forgets and not self._rows[payload]:
+        for row, payload, weight in zip(self._alike(changes.payload).to_pylist(), payloads, weights, strict=True):
+            if weight < 0 and self._forgets and not self._rows[row]:
                 continue
-            self._rows[payload] += weight
-            if not self._rows[payload]:
-                del self._rows[payload]
+            if weight > 0:
+                self._sent[row] = payload
+            self._rows[row] += weight
+            if not self._rows[row]:
+                del self._rows[row]
 
     @property
     def payloads(self) -> list[bytes]:
@@ -205,4 +218,4 @@ class Fold:
         if self._keyed:
             return list(self._by_key.values())
         assert all(count > 0 for count in self._rows.values()), "a result never takes back a row that it did not give"
-        return list(self._rows.elements())
+        return [self._sent[row] for row in self._rows.elements()]

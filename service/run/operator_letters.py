@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.json_rows import decode
 from rowkind.avro.schema import Record
+from rowkind.avro.time_text import PER_SECOND, moment_text
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Changes, binary
@@ -79,10 +79,7 @@ def _moment(ms: int) -> str:
     """A time of a row or a watermark, in UTC."""
     if ms >= END:
         return "the end of the input"
-    try:
-        return (datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
-    except OverflowError:
-        return f"{ms} ms since 1970"
+    return f"{moment_text(ms, PER_SECOND['millis'])}Z"
 
 
 def tells_late(node: PhysicalOperator) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from html import escape
 
+from rowkind.avro.time_text import moment_text
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step
 from rowkind.service.plan.explain.html import anchor, coloured, tree
 from rowkind.service.run.batch_chart import chart
@@ -164,9 +164,9 @@ def _of_table(table: TableStatus) -> Iterator[_Number]:
     old = f", {duration(table.lag_seconds)} old" if table.lag_seconds >= 1 else ""
     yield "still to read", f"{amount(table.lag_rows)}{old}", "odd" if table.lag_seconds >= 60 else ""
     if table.watermark is not None:
-        moment = datetime.fromtimestamp(table.watermark, UTC)
+        moment = moment_text(int(table.watermark), 1).replace("T", " ")
         behind = "" if table.watermark_lag is None else f", {duration(table.watermark_lag)} behind"
-        yield "watermark", f"{moment:%Y-%m-%d %H:%M:%S} UTC{behind}", ""
+        yield "watermark", f"{moment} UTC{behind}", ""
     letters = {reason: count for reason, count in table.dead_letters.items() if count}
     reasons = ", ".join(letters) if len(letters) < 2 else ", ".join(f"{letters[each]:,} {each}" for each in letters)
     yield "dead letters", f"{sum(letters.values()):,} ({reasons})" if letters else "0", "bad" if letters else ""

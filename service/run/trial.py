@@ -10,13 +10,13 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.json_rows import check_row, decode, encode, encode_keys, parse_line
+from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
 from rowkind.avro.spelled import ValueProblem
 from rowkind.errors import REFUSED, RowkindError
@@ -63,7 +63,7 @@ class UnmatchedError(RunError):
     """A retraction found no row, and the job says `unmatched: fail`."""
 
 
-_CLOCK = Record.of({"clock": "TIMESTAMP NOT NULL"})
+_CLOCK = Record.of({"clock": "TIMESTAMP(3) NOT NULL"})
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,7 @@ def _line(job: Job, records: dict[str, Record], number: int, line: str | Mapping
     """The table and the change of a line, or the time of one with a clock, in ms."""
     change = _parsed(line) if isinstance(line, str) else line
     if isinstance(change, Mapping) and list(change) == ["clock"]:
-        (row,) = decode(_CLOCK, encode(_CLOCK, [check_row(_CLOCK, change)]))
-        return round(datetime.fromisoformat(row["clock"]).timestamp() * 1000)
+        return int(check_row(_CLOCK, change)["clock"])
     if not isinstance(change, Mapping) or not isinstance(change.get("row"), Mapping):
         raise ValueProblem(EXPECTED)
     if extra := [each for each in change if each not in ("table", "op", "row")]:
@@ -217,7 +216,7 @@ def results(
 def folded(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine) -> pa.BinaryArray:
     """The rows that are left in the end, in order."""
     forgets = any(node.calc.refreshes for node in walk(sink) if not isinstance(node, PhysicalSink))
-    fold = Fold(keyed=sink.mode == "upsert", forgets=forgets)
+    fold = Fold(keyed=sink.mode == "upsert", forgets=forgets, alike=SameRows(sink.value))
     for changes in engine(job, sink, batches):
         fold.apply(changes)
     payloads = pa.array(fold.payloads, pa.binary())

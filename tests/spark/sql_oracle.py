@@ -45,8 +45,13 @@ def differences(
     columns: Mapping[str, list[Any]],
     expressions: Mapping[str, Expression],
     close: Sequence[str] = (),
+    *,
+    local: bool = True,
 ) -> list[str]:
-    """What differs from Spark, a line each. Of the texts in `close` the last digit of a DOUBLE may differ."""
+    """What differs from Spark, a line each. Of the texts in `close` the last digit of a DOUBLE may differ.
+
+    Rows that fail are looked up in a frame of their own where it is `local`: it takes values that Python has.
+    """
     ours = {text: evaluated(expression, table, columns) for text, expression in expressions.items()}
     wrong = []
     for text, (type_, column) in _theirs(frame, {text: rows for text, (_, rows) in ours.items()}).items():
@@ -57,7 +62,7 @@ def differences(
             if row not in failed and not _same(a, b, close=text in close):
                 given = {name: columns[name][row] for name in expressions[text].columns}
                 wrong.append(f"{text} with {given} gives {a!r}, in Spark {b!r}")
-    rows = _local(frame.sparkSession, table, columns)
+    rows = _local(frame.sparkSession, table, columns) if local else frame
     for text, (_, failed) in ours.items():
         for row in sorted(failed)[:1]:
             if not _fails(rows, text, row):

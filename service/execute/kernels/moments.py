@@ -1,13 +1,16 @@
-"""Kernels of times: timestamps in all the forms in which Spark reads them from text."""
+"""Kernels of times: what Spark reads from text and writes, in years in which DuckDB does otherwise."""
 
 from __future__ import annotations
 
+import re
 from calendar import monthrange
 from collections.abc import Mapping
-from datetime import UTC, timedelta
+from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 
-from rowkind.avro.timestamp_text import EPOCH, moment_of, zone_of
+from rowkind.avro.time_text import PER_SECOND, date_text, later, near, near_year, units_of, year_text
+from rowkind.avro.timestamp_text import FIRST_MOMENT, LAST_MOMENT, date_of, moment_of, zone_of
 from rowkind.service.execute.kernels.kernel import Kernel, each
 
 MACROS = (
@@ -25,24 +28,42 @@ MACROS = (
         "- spark_day_number(a)) // 32"
     ),
     "spark_zoned(t, a, b) AS make_timestamp(spark_shifted(epoch_us(CAST(t AS TIMESTAMP)), a, b))",
+    # Spark's years have four digits, or a sign and more; before the first one DuckDB counts years before Christ.
+    (
+        "spark_moment_text(t) AS CASE WHEN year(t) BETWEEN 1 AND 9999 THEN CAST(t AS VARCHAR) "
+        "ELSE spark_far_moment(epoch_us(t)) END"
+    ),
+    (
+        "spark_date_text(d) AS CASE WHEN year(d) BETWEEN 1 AND 9999 THEN CAST(d AS VARCHAR) "
+        "ELSE spark_far_date(CAST(d - DATE '1970-01-01' AS INTEGER)) END"
+    ),
+    # `p` is the format in `time_formats`' words, of which DuckDB knows fewer.
+    (
+        "spark_written(t, f, p) AS CASE WHEN year(t) BETWEEN 1000 AND 9999 THEN strftime(t, f) "
+        "ELSE spark_far_written(epoch_us(t), p) END"
+    ),
     "spark_months(a, b, r) AS spark_months_apart(epoch_us(CAST(a AS TIMESTAMP)), epoch_us(CAST(b AS TIMESTAMP)), r)",
 )
 
 
 def _shifted(micros: int, source: str, target: str) -> int:
     """What clocks in `target` show, in microseconds since 1970, while those in `source` show `micros`."""
+    shown, more = near(micros)
     try:
-        shown = (EPOCH + timedelta(microseconds=micros)).replace(tzinfo=zone_of(source))
-        there = shown.astimezone(zone_of(target)).replace(tzinfo=UTC)
+        there = shown.replace(tzinfo=zone_of(source)).astimezone(zone_of(target)).replace(tzinfo=UTC)
     except (ValueError, LookupError, OSError):
         raise ValueError(f"{source!r} or {target!r} is no time zone") from None
-    return (there - EPOCH) // timedelta(microseconds=1)
+    return _in_micros(there) + more
+
+
+def _in_micros(moment: datetime) -> int:
+    return units_of(moment, PER_SECOND["micros"])
 
 
 def _months_apart(end: int, start: int, rounded: bool) -> float:
     """Months and a fraction of 31 days; whole where both are the same day of the month, or the last one."""
-    a, b = (EPOCH + timedelta(microseconds=micros) for micros in (end, start))
-    months = (a.year - b.year) * 12 + a.month - b.month
+    (a, more), (b, less) = near(end), near(start)
+    months = (a.year - b.year) * 12 + a.month - b.month + (more - less) // later(1) * 400 * 12
     last = all(moment.day == monthrange(moment.year, moment.month)[1] for moment in (a, b))
     if a.day == b.day or last:
         return float(months)
@@ -51,8 +72,76 @@ def _months_apart(end: int, start: int, rounded: bool) -> float:
     return float(Decimal(repr(apart)).quantize(Decimal("1e-8"), ROUND_HALF_UP)) if rounded else apart
 
 
+def _moment_text(micros: int) -> str:
+    """2026-01-31 12:00:00.5, without zeros at the end of the fraction."""
+    seconds, fraction = divmod(micros, PER_SECOND["micros"])
+    days, second = divmod(seconds, 86_400)
+    text = f"{date_text(days)} {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+    return f"{text}.{fraction:06}".rstrip("0") if fraction else text
+
+
+_FIELD = re.compile(r"%(-?.)")
+
+
+def _written(micros: int, format_: str) -> str:
+    """A moment in a format of DuckDB's `strftime`; %-Y is a year without zeros or a sign before 10000."""
+    moment, more = near(micros)
+    year = moment.year + more // later(1) * 400
+
+    def field(found: re.Match[str]) -> str:
+        match found[1]:
+            case "Y":
+                return year_text(year)
+            case "-Y":
+                return str(year)
+            case "y":
+                return f"{abs(year) % 100:02}"
+            case "g":
+                return f"{moment.microsecond // 1000:03}"
+            case _:
+                return moment.strftime(found[0])
+
+    return _FIELD.sub(field, format_)
+
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def _read(text: str, shape: str, letters: str) -> int | None:
+    """The moment in a text of a shape, a group for each of the letters of a pattern; None where there is none."""
+    found = _compiled(shape).fullmatch(text)
+    if found is None:
+        return None
+    parts = dict(zip(letters, found.groups(), strict=True))
+    name = parts.get("M", "1").lower()[:3]
+    month = _MONTHS.index(name) + 1 if name in _MONTHS else int(name)
+    hour = int(parts.get("H", 0))
+    if "h" in parts:
+        if not 1 <= int(parts["h"]) <= 12:
+            return None
+        hour = int(parts["h"]) % 12 + (12 if parts["a"].lower() == "pm" else 0)
+    moved, repeats = near_year(int(parts["y"]))
+    minute, second, fraction = (int(parts.get("m", 0)), int(parts.get("s", 0)), parts.get("S", "0").ljust(6, "0"))
+    try:
+        moment = datetime(moved, month, int(parts.get("d", 1)), hour, minute, second, int(fraction), UTC)
+    except ValueError:
+        return None
+    micros = _in_micros(moment) + later(repeats)
+    return micros if FIRST_MOMENT <= micros <= LAST_MOMENT else None
+
+
+@lru_cache(maxsize=64)
+def _compiled(shape: str) -> re.Pattern[str]:
+    return re.compile(shape)
+
+
 KERNELS: Mapping[str, Kernel] = {
     "spark_moment": each(moment_of, "VARCHAR", "BOOLEAN", "BIGINT"),
+    "spark_day": each(date_of, "VARCHAR", "INTEGER"),
+    "spark_far_moment": each(_moment_text, "BIGINT", "VARCHAR"),
+    "spark_far_date": each(date_text, "INTEGER", "VARCHAR"),
+    "spark_far_written": each(_written, "BIGINT", "VARCHAR", "VARCHAR"),
+    "spark_far_read": each(_read, "VARCHAR", "VARCHAR", "VARCHAR", "BIGINT"),
     "spark_shifted": each(_shifted, "BIGINT", "VARCHAR", "VARCHAR", "BIGINT"),
     "spark_months_apart": each(_months_apart, "BIGINT", "BIGINT", "BOOLEAN", "DOUBLE"),
 }

@@ -90,14 +90,22 @@ def _formatted(text: str, form: str) -> str:
     return found + point + fraction.ljust(len(behind), "0")
 
 
+_NO_BREAK = "\x85\xa0\u2007\u202f"
+"""What Python takes for spaces, and Java does not."""
+
+
 def _number(text: str, form: str, strict: bool) -> str | None:
-    """Spaces stand anywhere but before a sign; a format that begins with 0 wants all digits before the point."""
+    """Spaces may stand anywhere but before a sign; a format that begins with 0 wants all digits before the point.
+
+    Digits and spaces are those of Java's 16-bit characters, and a point must be one of the format.
+    """
     before, _, behind = form.removeprefix("S").partition(".")
     sign = text[:1] if form[0] == "S" and text[:1] in ("+", "-") else ""
-    digits = "".join(letter for letter in text[len(sign) :] if not letter.isspace())
-    whole, _, fraction = digits.partition(".")
-    fits = len(whole) == len(before) if before[0] == "0" else len(whole) <= len(before)
-    if not fits or len(fraction) > len(behind) or not (whole + fraction).isdecimal():
+    digits = "".join(letter for letter in text[len(sign) :] if letter in _NO_BREAK or not letter.isspace())
+    whole, point, fraction = digits.partition(".")
+    fits = len(whole) == len(before) if before[:1] == "0" else len(whole) <= len(before)
+    fits = fits and len(fraction) <= len(behind) and bool(behind or not point)
+    if not fits or not (whole + fraction).isdecimal() or max(digits) > "\uffff":
         if strict:
             raise ValueError(f"{text!r} is not of the format: TRY_TO_NUMBER makes NULL of it")
         return None

@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
+from unicodedata import category
 from urllib.parse import quote_plus, unquote_to_bytes
 
 from rowkind.service.execute.kernels.kernel import Kernel, each
@@ -70,7 +71,12 @@ def _scientific(text: str) -> str:
 
 
 def _capitals(text: str) -> str:
-    return " ".join(word[:1].title() + word[1:].lower() for word in text.split(" "))
+    return " ".join(map(_capital, text.split(" ")))
+
+
+def _capital(word: str) -> str:
+    """The whole word is mapped to lower case, because the form of a sigma depends on what stands before it."""
+    return word[:1].title() + word.lower()[len(word[:1].lower()) :]
 
 
 def _distance(left: str, right: str) -> int:
@@ -128,10 +134,12 @@ def _place(text: str, listed: str) -> int:
     return 0 if "," in text or text not in listed.split(",") else listed.split(",").index(text) + 1
 
 
+_MASKED = {"Lu": "X", "Ll": "x", "Nd": "n"}
+"""By Unicode's general category. Python's `isupper` and `islower` also take symbols that are no letters."""
+
+
 def _mask(text: str) -> str:
-    return "".join(
-        "X" if letter.isupper() else "x" if letter.islower() else "n" if letter.isdigit() else letter for letter in text
-    )
+    return "".join(_MASKED.get(category(letter), letter) for letter in text)
 
 
 def _unbase64(text: str) -> bytes:

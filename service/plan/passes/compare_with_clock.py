@@ -17,6 +17,7 @@ from rowkind.service.plan.logical import LogicalFilter, LogicalJoin, LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.clock_conditions import NOW, TODAY, ClockCondition, is_now, is_today
 from rowkind.service.plan.scalar.intervals import amount
+from rowkind.service.plan.scalar.time_windows import micros
 from rowkind.service.plan.tree import bottom_up
 
 _MIRRORED: Mapping[type[exp.Expr], type[exp.Binary]] = {
@@ -78,7 +79,7 @@ def _compared(conjunct: exp.Expr, written: exp.Expr) -> ClockCondition:
     if _has_clock(left):
         left, right, operator = right, left, _MIRRORED[operator]
     _check_length(left, clock, written)
-    time = left.copy()
+    time, later = left.copy(), 0
     while isinstance(right, exp.Add | exp.Sub):
         moved, by = right.this.unnest(), right.expression.unnest()
         if isinstance(right, exp.Add) and not _has_clock(moved):
@@ -86,11 +87,15 @@ def _compared(conjunct: exp.Expr, written: exp.Expr) -> ClockCondition:
         if _has_clock(by):
             raise refusal
         _check_length(by, clock, written)
-        back = exp.Sub if isinstance(right, exp.Add) else exp.Add
-        time, right = back(this=exp.paren(time), expression=by.copy()), moved
+        if isinstance(by, exp.Interval):
+            later += micros(by) * (-1 if isinstance(right, exp.Add) else 1)
+        else:
+            back = exp.Sub if isinstance(right, exp.Add) else exp.Add
+            time = back(this=exp.paren(time), expression=by.copy())
+        right = moved
     if not (is_now(right) or is_today(right)) or _has_clock(left):
         raise refusal
-    found = ClockCondition(this=time, operator=_SIGNS[operator], clock=clock)
+    found = ClockCondition(this=time, operator=_SIGNS[operator], clock=clock, later=later)
     found.meta.update(written.meta)
     return found
 

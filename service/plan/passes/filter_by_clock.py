@@ -12,7 +12,7 @@ condition may look like is this one: NOW() by itself on one side, with intervals
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sqlglot import exp
@@ -33,11 +33,9 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.clock_conditions import TODAY, ClockCondition, moved_column, reads_clock
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.time_windows import DAY, Later, interval
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.tree import bottom_up, walk
-
-_MICROSECOND = exp.Interval(this=exp.Literal.string("1"), unit=exp.var("MICROSECOND"))
-_DAY = exp.Interval(this=exp.Literal.string("1"), unit=exp.var("DAY"))
 
 
 def filter_by_clock(query: Query) -> Query:
@@ -69,13 +67,13 @@ def _filter(names: set[str], node: LogicalFilter) -> LogicalNode:
     guarded = [each for each in node.conjuncts[first:] if each not in timed and may_fail(each)]
     others = [each for each in node.conjuncts if each not in (*timed, *guarded)]
     types = [_type(each, below) for each in timed]
-    # Where there is no time, the condition is not true.
+    # Where there is no time, the condition is not true, and where the query moves it too far, it is an error.
     others += [
         exp.Not(this=exp.Is(this=each.this.copy(), expression=exp.Null()))
         for each, type_ in zip(timed, types, strict=True)
-        if type_.nullable
+        if type_.nullable or not isinstance(each.this.unnest(), exp.Column)
     ]
-    times: dict[bool, list[exp.Expr]] = {True: [], False: []}
+    times: dict[bool, list[_Moment]] = {True: [], False: []}
     for each, type_ in zip(timed, types, strict=True):
         times[each.args["operator"] in ("<", "<=")].append(_moment(each, type_))
     outputs: dict[str, exp.Expr] = {name: resolved(name) for name in below}
@@ -92,23 +90,33 @@ def _filter(names: set[str], node: LogicalFilter) -> LogicalNode:
     return LogicalFilter(passing, tuple(guarded)) if guarded else passing
 
 
-def _moment(condition: ClockCondition, type_: Type) -> exp.Expr:
+@dataclass(frozen=True)
+class _Moment:
+    """A time of the row, so many microseconds later, which may be after all times that there are."""
+
+    time: exp.Expr
+    later_us: int
+
+    @property
+    def stamp(self) -> exp.Expr:
+        """As a TIMESTAMP; the last one where it is later."""
+        return Later(this=self.time.copy(), by=interval(self.later_us))
+
+
+def _moment(condition: ClockCondition, type_: Type) -> _Moment:
     """The moment from which on the condition is true, or from which on it is not true any more."""
-    time, operator = condition.this.copy(), condition.args["operator"]
+    time, operator, later = condition.this.copy(), condition.args["operator"], condition.args["later"]
     after = operator in ("<", ">=")
     if condition.args["clock"] != TODAY:
-        return exp.Add(this=exp.paren(time), expression=_MICROSECOND.copy()) if after else time
-    if family(type_) == "date":
-        return exp.Add(this=exp.paren(time), expression=_DAY.copy()) if after else time
+        return _Moment(time, later + after)
+    if family(type_) == "date" and later % DAY == 0:
+        return _Moment(time, later + DAY * after)
     # The first midnight that is after the time, or that is not before it.
-    time = exp.Add(this=exp.paren(time), expression=_DAY.copy())
-    if not after:
-        time = exp.Sub(this=time, expression=_MICROSECOND.copy())
-    return exp.cast(time, exp.DataType.build("DATE"))
+    return _Moment(exp.cast(_Moment(time, later + DAY - (not after)).stamp, exp.DataType.build("DATE")), 0)
 
 
 def _column(
-    times: Sequence[exp.Expr],
+    times: Sequence[_Moment],
     of_all: str,
     name: str,
     outputs: dict[str, exp.Expr],
@@ -117,9 +125,9 @@ def _column(
     """The column with the time when all of these have come, or one of them, computed where it is none yet."""
     if not times:
         return None
-    if len(times) == 1 and (found := moved_column(times[0])) is not None:
-        return ColumnTime(found[0].name, found[1])
-    stamps = [exp.cast(each.copy(), exp.DataType.build("TIMESTAMP")) for each in times]
+    if len(times) == 1 and (found := moved_column(times[0].time)) is not None:
+        return ColumnTime(found[0].name, found[1] + times[0].later_us)
+    stamps = [each.stamp for each in times]
     while name in names:
         name += "'"
     names.add(name)

@@ -8,6 +8,9 @@ ever, and a Normalize between the two keeps the table's rows and puts in what is
 A retract table without a primary key may take back what was not there just as well. A join or a rank finds its rows by
 their content, and so knows (`passes.tell_rows_apart`); an aggregate, a union and a retract topic do not.
 
+There, too, a Normalize is needed where a row may be equal to one with other bytes: with a DOUBLE that is 0.0 or
+-0.0, or a map in another order.
+
 What takes rows apart into several must know the old row too, for each of its parts is to be taken back; and of a row
 that was not there, none.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rowkind.avro.same_rows import varies
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalExpand,
@@ -88,8 +92,19 @@ def _lookup(node: LogicalLookup) -> LogicalLookup:
 
 
 def _side(side: LogicalInput, reason: str, *, counted: bool) -> LogicalInput:
-    needs = leaves_out_old_rows(side.input) or (counted and _unchecked(side.input))
-    return replace(side, input=_normalized(side.input, reason)) if needs else side
+    if leaves_out_old_rows(side.input) or (counted and _unchecked(side.input)):
+        return replace(side, input=_normalized(side.input, reason))
+    return _alike(side)
+
+
+def _alike(side: LogicalInput) -> LogicalInput:
+    """The side, whose rows a Normalize finds where equal ones may have different bytes."""
+    scan = bare_scan(side.input)
+    if scan is None or scan.source.primary_key or not _unchecked(side.input):
+        return side
+    if not any(varies(field.type) for field in scan.source.declared.fields):
+        return side
+    return replace(side, input=_normalized(side.input, "doubles and maps are equal in several forms"))
 
 
 def finds_old_rows(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
@@ -99,7 +114,7 @@ def finds_old_rows(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> boo
 
 def _join_side(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> LogicalInput:
     if finds_old_rows(join, side):
-        return side
+        return _alike(side)
     return replace(side, input=_normalized(side.input, "an update may change the key of the join"))
 
 

@@ -6,15 +6,17 @@ A CAST that fails on a value stops the query, as Spark's does in ANSI mode; TRY_
 from __future__ import annotations
 
 import re
-from datetime import date
 from decimal import Context, Decimal, InvalidOperation
 
 from rowkind.avro.schema import Type
-from rowkind.avro.timestamp_text import moment_of
+from rowkind.avro.time_text import date_text
+from rowkind.avro.timestamp_text import date_of, moment_of
 from rowkind.service.plan.scalar import casts_of_nested, casts_of_text, types
 from rowkind.service.plan.scalar.types import family
 
 _WIDE = Context(prec=100)
+_NEAR = 700_000
+"""Days around 1970 whose years have four digits."""
 _EXACT_DIGITS = 15
 """Decimals of so many digits become a double by one exact division; longer ones go through their text."""
 
@@ -74,10 +76,14 @@ def _to_text(sql: str, source: Type) -> str | None:
             # DuckDB would leave out the zero before the point.
             whole = f"CAST(CAST({sql} AS DECIMAL(38,{min(source.scale, 37)})) AS VARCHAR)"
             return whole if source.scale < 38 else f"replace(CAST({sql} AS VARCHAR), '.', '0.')"
-        case "integer" | "decimal" | "boolean" | "date" | "local" | "time":
+        case "integer" | "decimal" | "boolean" | "time":
             return f"CAST({sql} AS VARCHAR)"
+        case "date":
+            return f"spark_date_text({sql})"
+        case "local":
+            return f"spark_moment_text({sql})"
         case "timestamp":
-            return f"CAST(CAST({sql} AS TIMESTAMP) AS VARCHAR)"
+            return f"spark_moment_text(CAST({sql} AS TIMESTAMP))"
         case "float":
             return f"spark_{'double' if source.sql == 'DOUBLE' else 'float'}_text({sql})"
         case "binary":
@@ -123,8 +129,8 @@ def constant(text: str, to: Type) -> str | None:
             return f"CAST('{text}' AS {types.duckdb(to)})" if _fits(text, to) else None
         case "float" if re.fullmatch(casts_of_text.NUMBER, text) or text.lower() in ("nan", "infinity", "-infinity"):
             return f"CAST('{text}' AS {types.duckdb(to)})"
-        case "date" if (day := _date(text)) is not None:
-            return f"DATE '{day.isoformat()}'"
+        case "date" if (days := date_of(text)) is not None:
+            return f"(DATE '1970-01-01' + {days})" if abs(days) > _NEAR else f"DATE '{date_text(days)}'"
         case "timestamp" if (micros := moment_of(text, instant=True)) is not None:
             return f"CAST(make_timestamp({micros}) AS TIMESTAMPTZ)"
         case "local" if (micros := moment_of(text, instant=False)) is not None:
@@ -142,12 +148,3 @@ def _fits(text: str, to: Type) -> bool:
         return bool(abs(rounded) < 10 ** (to.precision - to.scale))
     bits = 31 if to.sql == "INT" else 63
     return bool(-(2**bits) <= number < 2**bits)
-
-
-def _date(text: str) -> date | None:
-    """Days may lack their zeros, and months and years their days, as in Spark."""
-    found = re.fullmatch(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", text, re.DOTALL)
-    try:
-        return date(*(int(part or 1) for part in found.groups())) if found else None
-    except ValueError:
-        return None

@@ -1,7 +1,7 @@
 """Casts from text, as Spark SQL reads numbers, dates and times in ANSI mode.
 
-Spaces and control characters around the value do not matter. Years have four digits; a time needs its date. Time zones
-are `Z`, an offset, or the name of a region.
+Spaces and control characters around the value do not matter. Years have four digits or more and may have a sign; a time
+needs its date. Time zones are `Z`, an offset, or the name of a region.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FALSE = ("f", "false", "n", "no", "0")
 NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _AROUND = "".join(map(chr, range(1, 33))) + "\x7f"
 _DAY = r"\d{4}-\d{1,2}-\d{1,2}"
-_MOMENT = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?"
+_MOMENT = r"\d{4}-\d\d-\d\d[ T]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
 
 
 def cast(sql: str, to: Type, *, strict: bool) -> str | None:
@@ -59,7 +59,8 @@ def cast(sql: str, to: Type, *, strict: bool) -> str | None:
         case "date":
             days = where(rf"{_DAY}([ T](.|\n)*)?", f"{word}(regexp_extract({{0}}, '^[^ T]*') AS DATE)")
             months = where(r"\d{4}-\d{1,2}", f"{word}({{0}} || '-1' AS DATE)")
-            return _case(sql, days + months + where(r"\d{4}", f"{word}({{0}} || '-1-1' AS DATE)"), bad)
+            years = where(r"\d{4}", f"{word}({{0}} || '-1-1' AS DATE)")
+            return _case(sql, days + months + years, f"COALESCE(DATE '1970-01-01' + spark_day({text}), {bad})")
         case "timestamp" | "local":
             other = f"make_timestamp(spark_moment({text}, {'TRUE' if family(to) == 'timestamp' else 'FALSE'}))"
             plain = where(_MOMENT, f"{word}({{0}} AS TIMESTAMP)")

@@ -1,6 +1,6 @@
 """Conditions on NOW() as passes know them: one time of the row, compared with the time that it is.
 
-ts > NOW() - INTERVAL '1' DAY     ts + INTERVAL '1' DAY, > NOW()
+ts > NOW() - INTERVAL '1' DAY     ts, a day later, > NOW()
 d >= CURRENT_DATE                 d, >= CURRENT_DATE
 """
 
@@ -18,10 +18,11 @@ NOW, TODAY = "NOW()", "CURRENT_DATE"
 class ClockCondition(exp.Expression, exp.Func):
     """Whether a time, which reads nothing but the row, stands so to the time that it is; no user writes it.
 
-    `operator` is one of < <= > >=, with the row's time on its left, and `clock` is `NOW` or `TODAY`.
+    `operator` is one of < <= > >=, with the row's time on its left, and `clock` is `NOW` or `TODAY`. The time is
+    compared so many microseconds `later`. That need not be a TIMESTAMP, as NOW() moved the other way always is one.
     """
 
-    arg_types = {"this": True, "operator": True, "clock": True}  # noqa: RUF012 -- as sqlglot has it
+    arg_types = {"this": True, "operator": True, "clock": True, "later": True}  # noqa: RUF012 -- as sqlglot has it
 
 
 def is_now(node: exp.Expr) -> bool:

@@ -6,6 +6,9 @@
     CUMULATE_ENDS(t, step, size[, offset])      the ends of all cumulating windows that t is in, the earliest first
     WINDOW_END(start, size)                     start + size
     WINDOW_TIME(end, by)                        end - by, the last time in the window
+    LATER(t, by)                                t + by, or the last time that there is
+
+A time whose windows do not lie within the times that there are is an error of its row.
 
 Windows begin at the epoch plus the offset plus a whole number of sizes, slides or steps, also before the epoch, as in
 Spark and in Flink. A time is a TIMESTAMP or a TIMESTAMP_NTZ and so are its windows; a DATE stands for its midnight.
@@ -14,10 +17,12 @@ Spark and in Flink. A time is a TIMESTAMP or a TIMESTAMP_NTZ and so are its wind
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
+from rowkind.avro.timestamp_text import FIRST_MOMENT, LAST_MOMENT
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.compiler import Compiler, Rule
 from rowkind.service.plan.scalar.intervals import amount
@@ -73,13 +78,19 @@ class WindowTime(exp.Expression, exp.Func):
     arg_types = {"this": True, "by": True}  # noqa: RUF012 -- as above
 
 
+class Later(exp.Expression, exp.Func):
+    """A time so much later, or earlier; where there is none, the last one, or the first one."""
+
+    arg_types = {"this": True, "by": True}  # noqa: RUF012 -- as above
+
+
 PANE = "#pane"
 """What a column is called in which a window begins that others are put together from; no query can say so."""
 
 PANES = "#panes"
 """What one is called in which several panes begin that follow each other."""
 
-NODES = (WindowStart, PaneStart, WindowStarts, WindowStartsBy, WindowEnds, WindowEnd, WindowTime)
+NODES = (WindowStart, PaneStart, WindowStarts, WindowStartsBy, WindowEnds, WindowEnd, WindowTime, Later)
 """None of them fails on any row."""
 
 _UNITS = (("DAY", DAY), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000), ("MILLISECOND", 1_000))
@@ -101,7 +112,10 @@ def micros(node: exp.Expr) -> int:
 
 def of_time(compiler: Compiler, node: exp.Expr) -> tuple[str, Type]:
     """A time as microseconds since the epoch in DuckDB SQL, and the type of its windows. Raises Refusal."""
-    value = compiler.compile(node)
+    return _in_micros(compiler.compile(node), node)
+
+
+def _in_micros(value: Typed, node: exp.Expr) -> tuple[str, Type]:
     match family(value.type):
         case "timestamp":
             return f"epoch_us({value.sql})", nullable(TIMESTAMP, value)
@@ -123,6 +137,17 @@ def _floor(time: str, width: int, offset: int) -> str:
     return f"({time} - ((({time} - {offset}) % {width} + {width}) % {width}))"
 
 
+def _within(time: str, size: int, *, both: bool = False) -> str:
+    """The time, which fails where it is too late, or on `both` sides also too early, to be moved so far and no less.
+
+    Otherwise the end of a window would be an error where the query reads it, and nothing where it does not.
+    """
+    found = f"(({time} + {size + 1}) - {size + 1})"
+    # Numbers begin before the times that can be computed with do.
+    less = size + FIRST_MOMENT + 2**63
+    return f"(({found} - {less}) + {less})" if both else found
+
+
 def _offset(node: exp.Expr) -> int:
     offset = node.args.get("offset")
     return 0 if offset is None else micros(offset)
@@ -136,7 +161,9 @@ def _moment(sql: str, type_: Type) -> Typed:
 
 def _start(compiler: Compiler, node: WindowStart) -> Typed:
     time, type_ = of_time(compiler, node.this)
-    return _moment(_floor(time, micros(node.args["size"]), _offset(node)), type_)
+    size, windows = micros(node.args["size"]), node.args.get("windows")
+    start = _floor(time, size, _offset(node))
+    return _moment(_within(start, size) if windows is None else _within(start, micros(windows), both=True), type_)
 
 
 def _end(compiler: Compiler, node: WindowEnd) -> Typed:
@@ -149,10 +176,23 @@ def _time(compiler: Compiler, node: WindowTime) -> Typed:
     return _moment(f"({time} - {micros(node.args['by'])})", type_)
 
 
+def _later(compiler: Compiler, node: Later) -> Typed:
+    value, by = compiler.compile(node.this), micros(node.args["by"])
+    if family(value.type) == "date":
+        within = f"least(greatest({value.sql}, DATE '1970-01-01' - {_MOST_DAYS}), DATE '1970-01-01' + {_MOST_DAYS})"
+        value = replace(value, sql=within)
+    time, type_ = _in_micros(value, node.this)
+    edge = f"least({time}, {LAST_MOMENT - by})" if by >= 0 else f"greatest({time}, {FIRST_MOMENT - by})"
+    return _moment(f"({edge} + {by})", type_)
+
+
+_MOST_DAYS = LAST_MOMENT // DAY - 1
+
+
 def _starts(compiler: Compiler, node: WindowStarts) -> Typed:
     time, type_ = of_time(compiler, node.this)
     slide, size = micros(node.args["slide"]), micros(node.args["size"])
-    last = _floor(time, slide, _offset(node))
+    last = _within(_floor(time, slide, _offset(node)), size)
     # As many slides before the last beginning as leave the time in the window.
     first = f"({last} - (({size} - 1 - ({time} - {last})) // {slide}) * {slide})"
     return _several(first, f"{last} + 1", slide, type_)
@@ -184,4 +224,5 @@ RULES: Mapping[type[exp.Expr], Rule] = {
     WindowEnds: (_ends, ("this", "step", "size", "offset")),
     WindowEnd: (_end, ("this", "size")),
     WindowTime: (_time, ("this", "by")),
+    Later: (_later, ("this", "by")),
 }

@@ -32,6 +32,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.time_windows import (
     DAY,
+    PaneStart,
     WindowEnd,
     WindowEnds,
     WindowStart,
@@ -223,8 +224,13 @@ class InWindows:
         moved = {"offset": interval(window.offset)} if window.offset else {}
         first = WindowStart(this=self.time.copy(), size=size.copy(), **moved)
         types = columns(rows)
-        if compile_scalar(first, by_name(types)).type.nullable:
-            rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=self.time.copy(), expression=exp.Null())),))
+        nullable = compile_scalar(first, by_name(types)).type.nullable
+        if nullable or window.kind == "SESSION":
+            there = self.time.copy()
+            if window.kind == "SESSION":
+                # A time too near to the last one for a session to end is an error of its row.
+                there = PaneStart(this=there, size=interval(1), windows=size.copy())
+            rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=there, expression=exp.Null())),))
         every = {name: resolved(name) for name in types}
         match window.kind:
             case "TUMBLE":

@@ -20,6 +20,7 @@ from rowkind.service.job.load import load
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.explain.render import explain
 from rowkind.service.plan.pipeline import plan
+from rowkind.service.python.errors import FunctionError
 from rowkind.service.run.memory import Fold, MemoryEngine
 from rowkind.service.run.trial import read
 from tests.seeds import seeds
@@ -376,5 +377,5 @@ def test_a_state_that_is_not_what_the_job_says_stops_it(folder: Path) -> None:
     """The fields of a state have the types that `accumulator` gives them."""
     changes = [{"table": "u", "op": "+I", "row": {"g": "a", "x": 1}}]
 
-    with pytest.raises(ExpressionError, match="odd: n is no BIGINT"):
+    with pytest.raises(FunctionError, match="odd: n in its state is no BIGINT"):
         folded(folder, "SELECT odd(x) AS m FROM u", TABLES, changes, code="code", functions=FUNCTIONS)

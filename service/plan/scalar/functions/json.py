@@ -13,6 +13,7 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar import casts, types
 from rowkind.service.plan.scalar.casts_of_nested import field, variables
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
+from rowkind.service.plan.scalar.functions.time_formats import formatted
 from rowkind.service.plan.scalar.typed import Typed, text_literal
 from rowkind.service.plan.scalar.types import INT, STRING, array_of, canonical, family
 
@@ -107,11 +108,11 @@ def written(sql: str, type_: Type) -> str:
         case "binary":
             return f"('\"' || to_base64({sql}) || '\"')"
         case "date":
-            return f"('\"' || CAST({sql} AS VARCHAR) || '\"')"
+            return f"('\"' || {casts.cast(sql, type_, STRING)} || '\"')"
         case "timestamp":
-            return f"strftime(CAST({sql} AS TIMESTAMP), '\"%Y-%m-%dT%H:%M:%S.%gZ\"')"
+            return formatted(f"CAST({sql} AS TIMESTAMP)", '"%Y-%m-%dT%H:%M:%S.%gZ"')
         case "local":
-            return f"strftime({sql}, '\"%Y-%m-%dT%H:%M:%S.%g\"')"
+            return formatted(sql, '"%Y-%m-%dT%H:%M:%S.%g"')
         case "float":
             text = casts.cast(sql, type_, STRING)
             return f"(CASE WHEN isfinite({sql}) THEN {text} ELSE '\"' || {text} || '\"' END)"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.typed import text_literal
 from rowkind.service.plan.scalar.types import failure
 
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
@@ -24,40 +25,54 @@ _FIELDS: dict[str, tuple[str, str | None]] = {
     "mm": ("%M", r"\d{2}"), "m": ("%-M", r"\d{1,2}"), "ss": ("%S", r"\d{2}"), "s": ("%-S", r"\d{1,2}"),
     "SSS": ("%g", r"\d{1,3}"), "SSSSSS": ("%f", r"\d{1,6}"), "a": ("%p", "AM|PM|am|pm"),
 }  # fmt: skip
+_FAR_YEAR = r"(\+\d{5,6}|-\d{4,6})"
+"""Years that are not written with four digits."""
+
 """What a run of letters is in DuckDB, and which texts Spark reads for it; None where it is only written."""
 
 
 def write(moment: str, pattern: str) -> str:
     """The text of a TIMESTAMP. Raises Refusal."""
-    found = "".join(
-        text.replace("%", "%%") if field is None else _field(field, pattern)[0] for field, text in _pieces(pattern)
+    pieces = [(field, text.replace("%", "%%")) for field, text in _pieces(pattern)]
+    found = "".join(text if field is None else _field(field, pattern)[0] for field, text in pieces)
+    # Outside of the years with four digits, as many as a year has.
+    far = "".join(
+        text if field is None else "%-Y" if field == "y" else _field(field, pattern)[0] for field, text in pieces
     )
-    return f"strftime({moment}, '{found.replace(chr(39), chr(39) * 2)}')"
+    return formatted(moment, found, far)
+
+
+def formatted(moment: str, format_: str, far: str = "") -> str:
+    """The text of a TIMESTAMP in a format of DuckDB's `strftime`; `far` is the one in years without four digits."""
+    return f"spark_written({moment}, {text_literal(format_)}, {text_literal(far or format_)})"
 
 
 def read(text: str, pattern: str, *, strict: bool) -> str:
     """The TIMESTAMP in a text; another text fails, or is NULL if not `strict`. Raises Refusal."""
-    format_, shape = "", ""
+    format_, shape, far = "", "", ""
     letters: list[str] = []
     for field, literal in _pieces(pattern):
         if field is None:
             format_ += literal.replace("%", "%%")
             shape += re.escape(literal)
+            far += re.escape(literal)
             continue
         known, texts = _field(field, pattern)
         if texts is None:
             raise Refusal(f"in the pattern {pattern!r}, {field} can be written but not read")
         format_ += known
         # Names of months may be written in any case.
-        shape += f"(?i:{texts})" if field[0] in "Ma" and "|" in texts else f"({texts})"
+        any_case = f"((?i:{texts}))" if field[0] in "Ma" and "|" in texts else f"({texts})"
+        shape += any_case
+        far += _FAR_YEAR if field[0] == "y" else any_case
         letters.append(field[0])
     _check_parts(letters, pattern)
-    quoted = format_.replace("'", "''")
-    parsed = f"{'' if strict else 'try_'}strptime({text}, '{quoted}')"
+    parsed = f"{'' if strict else 'try_'}strptime({text}, {text_literal(format_)})"
     reason = f"'''' || {text} || ''' is not of the form {pattern.replace(chr(39), chr(39) * 2)}'"
     bad = failure(reason, "TIMESTAMP") if strict else "NULL"
-    matches = f"regexp_full_match({text}, '{shape.replace(chr(39), chr(39) * 2)}')"
-    return f"(CASE WHEN {text} IS NULL THEN NULL WHEN {matches} THEN {parsed} ELSE {bad} END)"
+    matches = f"regexp_full_match({text}, {text_literal(shape)})"
+    beyond = f"make_timestamp(spark_far_read({text}, {text_literal(far)}, '{''.join(letters)}'))"
+    return f"(CASE WHEN {text} IS NULL THEN NULL WHEN {matches} THEN {parsed} ELSE COALESCE({beyond}, {bad}) END)"
 
 
 def _check_parts(letters: list[str], pattern: str) -> None:

@@ -45,6 +45,11 @@ def plain(value: Typed) -> str:
     return value.sql if family(value.type) == "local" else f"CAST({value.sql} AS TIMESTAMP)"
 
 
+def _dated(value: Typed) -> str:
+    """The same, but a date as it is: later dates have no TIMESTAMP."""
+    return value.sql if family(value.type) == "date" else plain(value)
+
+
 def _instant(sql: str) -> str:
     return f"CAST({sql} AS TIMESTAMPTZ)"
 
@@ -58,7 +63,7 @@ def _unit(value: Typed, known: dict[str, str], what: str) -> str:
 
 def _part(template: str) -> Callable[[Sequence[Typed]], str]:
     def write(arguments: Sequence[Typed]) -> str:
-        return f"CAST({template.format(plain(arguments[0]))} AS INTEGER)"
+        return f"CAST({template.format(_dated(arguments[0]))} AS INTEGER)"
 
     return write
 
@@ -71,11 +76,12 @@ def _field_type(arguments: Sequence[Typed]) -> Type:
 
 
 def _field(arguments: Sequence[Typed]) -> str:
-    moment = plain(arguments[1])
     if str(arguments[0].literal).upper() in _SECONDS:
-        return f"CAST(CAST(date_part('microsecond', {moment}) AS DECIMAL(18,0)) * 0.000001 AS DECIMAL(8,6))"
+        return (
+            f"CAST(CAST(date_part('microsecond', {plain(arguments[1])}) AS DECIMAL(18,0)) * 0.000001 AS DECIMAL(8,6))"
+        )
     template = _unit(arguments[0], _FIELDS, "EXTRACT")
-    return f"CAST({template.format(moment)} AS INTEGER)"
+    return f"CAST({template.format(_dated(arguments[1]))} AS INTEGER)"
 
 
 def _days_added(sign: str) -> Callable[[Sequence[Typed]], str]:
@@ -140,6 +146,7 @@ def _made_in(arguments: Sequence[Typed]) -> str:
 
 
 _MICROS = "epoch_us(CAST({0} AS TIMESTAMP))"
+_OF_SECONDS = "make_timestamp({0} * 1000000)"
 _READS = "The pattern is checked: yyyy MM dd HH mm ss and their kin, names of months, quoted text."
 _ZONES = "Names of regions and offsets."
 
@@ -156,8 +163,8 @@ FUNCTIONS = (
     ScalarFunction("MINUTE", "moment", INT, _part("minute({0})")),
     ScalarFunction("SECOND", "moment", INT, _part("second({0})"), "Without the fraction; EXTRACT(SECOND …) has it."),
     ScalarFunction("EXTRACT DATE_PART DATEPART", "'text', moment", _field_type, _field, "Also EXTRACT(field FROM d)."),
-    ScalarFunction("DAYNAME", "moment", STRING, lambda given: f"left(dayname({plain(given[0])}), 3)"),
-    ScalarFunction("MONTHNAME", "moment", STRING, lambda given: f"left(monthname({plain(given[0])}), 3)"),
+    ScalarFunction("DAYNAME", "moment", STRING, lambda given: f"left(dayname({_dated(given[0])}), 3)"),
+    ScalarFunction("MONTHNAME", "moment", STRING, lambda given: f"left(monthname({_dated(given[0])}), 3)"),
     ScalarFunction("LAST_DAY", "date", DATE, "last_day({0})"),
     ScalarFunction("NEXT_DAY", "date, 'text'", DATE, _next_day),
     ScalarFunction("ADD_MONTHS", "date, int", DATE, "CAST({0} + to_months({1}) AS DATE)"),
@@ -200,7 +207,9 @@ FUNCTIONS = (
     ScalarFunction("TRY_TO_DATE", "text, 'text'", maybe(DATE), _parsed("DATE", strict=False), _READS),
     ScalarFunction("TRY_TO_TIMESTAMP", "text, 'text'", maybe(TIMESTAMP), _parsed("TIMESTAMPTZ", strict=False), _READS),
     ScalarFunction("DATE_FORMAT", "moment, 'text'", STRING, _formatted, _READS),
-    ScalarFunction("FROM_UNIXTIME", "bigint", STRING, "strftime(make_timestamp({0} * 1000000), '%Y-%m-%d %H:%M:%S')"),
+    ScalarFunction(
+        "FROM_UNIXTIME", "bigint", STRING, time_formats.formatted("make_timestamp({0} * 1000000)", "%Y-%m-%d %H:%M:%S")
+    ),
     ScalarFunction(
         "FROM_UNIXTIME",
         "bigint, 'text'",

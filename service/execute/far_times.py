@@ -1,0 +1,140 @@
+"""Times that DuckDB does not compute with: it ends a little before columns do, and takes some of the rest for infinity.
+
+PostgreSQL's infinity comes as such a time, and so a comparison with one must work. An expression is evaluated at two
+times near the end that differ in everything but year and month. Where it gives the same at both, it gives that at the
+far time, too, and where it gives both times, the far time. Anything else is an error of the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.avro.buffers import offsets_of
+from rowkind.avro.timestamp_text import FIRST_DATE, FIRST_MOMENT, LAST_DATE, LAST_MOMENT
+from rowkind.operators.columns.changes import Int64s, Mask
+from rowkind.service.expression import Expression
+
+Pair = tuple[pa.Array, pa.Array]
+
+_APART_US = 90_061_000_001
+"""A day, an hour, a minute, a second and a microsecond."""
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """The first and the last value of a type that DuckDB computes with, and how far apart two near the end are."""
+
+    first: int
+    last: int
+    apart: int
+
+    def stand_ins(self, values: Int64s, step: int) -> Int64s:
+        """The values, with others near the end for those beyond it: the last ones, or some that are a `step` nearer."""
+        return np.clip(values, self.first + step * self.apart, self.last - step * self.apart)
+
+
+def _limits(type_: pa.DataType) -> _Limits | None:
+    if pa.types.is_date32(type_):
+        return _Limits(FIRST_DATE, LAST_DATE, 1)
+    if pa.types.is_timestamp(type_) and type_.unit in ("ms", "us"):
+        per = 1 if type_.unit == "us" else 1_000
+        return _Limits(-(-FIRST_MOMENT // per), LAST_MOMENT // per, _APART_US // per)
+    if pa.types.is_time(type_):
+        day = 86_400_000_000 if type_.unit == "us" else 86_400_000
+        return _Limits(0, day, _APART_US // 1_000 % day)
+    return None
+
+
+def far(columns: Mapping[str, pa.Array]) -> Mapping[str, Mask]:
+    """The columns with times that DuckDB does not compute with, and in which rows they have them."""
+    found = {name: _beyond(column) for name, column in columns.items()}
+    return {name: mask for name, mask in found.items() if mask is not None and mask.any()}
+
+
+def _beyond(column: pa.Array) -> Mask | None:
+    """In which rows a column has such times, also inside of arrays, maps and structs; None for a type without times."""
+    type_ = column.type
+    if (limits := _limits(type_)) is not None:
+        values = _numbers(column)
+        beyond: Mask = (values < limits.first) | (values > limits.last)
+        return beyond
+    if pa.types.is_struct(type_):
+        parts = [part for part in map(_beyond, column.flatten()) if part is not None]
+        return np.logical_or.reduce(parts) if parts else None
+    if pa.types.is_list(type_) or pa.types.is_map(type_):
+        offsets = offsets_of(column).astype(np.int64)
+        items = column.items if pa.types.is_map(type_) else column.values
+        inside = _beyond(items[offsets[0] : offsets[-1]])
+        if inside is None:
+            return None
+        rows = np.zeros(len(column), np.bool_)
+        rows[np.repeat(np.arange(len(column)), np.diff(offsets))[inside]] = True
+        return rows
+    return None
+
+
+def _numbers(column: pa.Array) -> Int64s:
+    """Times as numbers, 0 for NULL."""
+    plain = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    found: Int64s = plain.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return found
+
+
+def at_ends(
+    evaluate: Callable[[Mapping[str, pa.Array]], Mapping[Expression, pa.Array]],
+    columns: Mapping[str, pa.Array],
+    beyond: Mapping[str, Mask],
+) -> tuple[Mapping[Expression, pa.Array], Expression | None]:
+    """What expressions give, and the first of them that gives nothing certain in rows with far times."""
+    near, nearer = (
+        {name: _near(column, step) if name in beyond else column for name, column in columns.items()} for step in (0, 1)
+    )
+    one = dict(evaluate(near))
+    if _ambiguous(columns, beyond):
+        return one, next(iter(one))
+    other = dict(evaluate(nearer))
+    rows = pa.array(np.flatnonzero(np.logical_or.reduce(list(beyond.values()))))
+    for each, found in one.items():
+        both = found, other[each]
+        # What hands a time on, as CASE and COALESCE do, gives that time.
+        for name in beyond:
+            both = _handed_on(columns[name], (near[name], nearer[name]), both)
+        if not both[0].take(rows).equals(both[1].take(rows)):
+            return one, each
+        one[each] = both[0]
+    return one, None
+
+
+def _handed_on(column: pa.Array, stand_ins: Pair, found: Pair) -> Pair:
+    """What was found at two times, with the far time itself where it was the time that stood in for it."""
+    if found[0].type != column.type:
+        return found
+    handed = pc.and_(*(pc.equal(a, b) for a, b in zip(stand_ins, found, strict=True)))
+    return pc.if_else(handed, column, found[0]), pc.if_else(handed, column, found[1])
+
+
+def _near(column: pa.Array, step: int) -> pa.Array:
+    limits = _limits(column.type)
+    if limits is None:
+        return column
+    values = limits.stand_ins(_numbers(column), step)
+    plain = pa.array(values.astype(np.int32) if column.type.bit_width == 32 else values)
+    return pa.array(plain, mask=column.is_null().to_numpy(zero_copy_only=False)).view(column.type)
+
+
+def _ambiguous(columns: Mapping[str, pa.Array], beyond: Mapping[str, Mask]) -> bool:
+    """Whether a far time is inside of another value, or meets another one in its row, which would look the same."""
+    if any(_limits(columns[name].type) is None for name in beyond):
+        return True
+    firsts = None
+    for name, mask in beyond.items():
+        values = np.where(mask, _numbers(columns[name]), 0)
+        if firsts is not None and ((values != firsts) & (np.sign(values) == np.sign(firsts)) & (values != 0)).any():
+            return True
+        firsts = values if firsts is None else np.where(mask, values, firsts)
+    return False

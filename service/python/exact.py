@@ -1,0 +1,131 @@
+"""What a function gives, as a column of the type that the job says: every value as it is, or an error.
+
+Arrow takes 1.5 for an INT by cutting it off, and a time of day for a DATE, and a field that a STRUCT does not have. So
+what comes of a list is compared with what was given. A FLOAT or DOUBLE takes any number that is not too large for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from rowkind.avro.python_values import from_python, to_python
+
+
+class MisfitError(ValueError):
+    """What a function gave is not what the job says that it gives, whatever the rows are."""
+
+
+def exact_values(given: Sequence[Any], wanted: pa.DataType) -> pa.Array:
+    """Values of Python, NumPy or Arrow as a column. Raises MisfitError for one that the type does not have."""
+    values = [to_python(pa.array([each]))[0] if isinstance(each, pa.Scalar) else each for each in given]
+    try:
+        found = from_python(values, wanted)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise MisfitError(" ".join(str(error).split())) from None
+    if not set(map(type, values)) <= _EXACT.get(wanted, frozenset()):
+        for value, kept in zip(values, to_python(found), strict=True):
+            if not _same(value, kept, wanted):
+                raise MisfitError(f"{value!r} does not fit exactly")
+    return found
+
+
+_NONE = type(None)
+_EXACT: Mapping[pa.DataType, frozenset[type]] = {
+    pa.bool_(): frozenset({bool, _NONE}),
+    pa.int32(): frozenset({int, _NONE}),
+    pa.int64(): frozenset({int, _NONE}),
+    pa.float64(): frozenset({float, int, _NONE}),
+    pa.string(): frozenset({str, _NONE}),
+    pa.binary(): frozenset({bytes, _NONE}),
+}
+"""Python's types whose values Arrow takes as they are, or refuses."""
+
+
+def _same(given: Any, kept: Any, type_: pa.DataType) -> bool:
+    if kept is None:
+        return given is None or bool(given != given)  # noqa: PLR0124 -- NaN and NaT, which Arrow may take for NULL
+    if types.is_list(type_):
+        return len(given) == len(kept) and all(map(_same, given, kept, [type_.value_type] * len(kept)))
+    if types.is_map(type_):
+        pairs = list(given.items()) if isinstance(given, Mapping) else list(given)
+        return all(_same(value, inside, type_.item_type) for (_, value), (_, inside) in zip(pairs, kept, strict=True))
+    if types.is_struct(type_):
+        fields = dict(given)
+        return fields.keys() <= kept.keys() and all(
+            _same(fields.get(field.name), kept[field.name], field.type) for field in type_
+        )
+    if types.is_floating(type_):
+        return bool(math.isfinite(kept) or not math.isfinite(given))
+    if types.is_timestamp(type_) and isinstance(given, datetime) and given.tzinfo is None:
+        given = given.replace(tzinfo=UTC if type_.tz else None)
+    if types.is_date(type_) and isinstance(given, datetime):
+        return given.time() == time() and given.date() == kept
+    if types.is_temporal(type_) and isinstance(given, int | np.integer):
+        # In units of the type.
+        return True
+    return bool(given == kept)
+
+
+def exact_cast(found: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A column in another type of its kind. Raises MisfitError for a value that the type does not have."""
+    if found.type == wanted:
+        return found
+    if not _fits(found.type, wanted):
+        raise MisfitError(f"it is {found.type}")
+    try:
+        cast = found.cast(wanted)
+        back = cast.cast(found.type) if _rounds(found.type, wanted) else found
+    except pa.ArrowException as error:
+        raise MisfitError(" ".join(str(error).split())) from None
+    if not back.equals(found) or (wanted == pa.float32() and pc.any(_too_large(found, cast)).as_py()):
+        raise MisfitError("it has values that are not exactly of that type")
+    return cast
+
+
+def _too_large(found: pa.Array, cast: pa.Array) -> pa.Array:
+    return pc.and_not(pc.is_inf(cast), pc.is_inf(found.cast(pa.float64())))
+
+
+def _rounds(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a cast makes decimals of doubles somewhere inside, which Arrow rounds."""
+    if types.is_nested(found) and types.is_nested(wanted) and found.num_fields == wanted.num_fields:
+        return any(_rounds(found.field(n).type, wanted.field(n).type) for n in range(found.num_fields))
+    return bool(types.is_floating(found) and types.is_decimal(wanted))
+
+
+_KINDS: tuple[tuple[Callable[[pa.DataType], bool], ...], ...] = (
+    (types.is_integer, types.is_floating, types.is_decimal),
+    (types.is_boolean,),
+    (types.is_string, types.is_large_string, types.is_string_view),
+    (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary),
+    (types.is_timestamp,),
+    (types.is_date,),
+    (types.is_time,),
+    (types.is_list, types.is_large_list, types.is_fixed_size_list),
+    (types.is_map,),
+)
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of one type may stand for those of the other, where they can be cast."""
+    if types.is_null(found):
+        return True
+    if types.is_dictionary(found):
+        return _fits(found.value_type, wanted)
+    if types.is_struct(found) and types.is_struct(wanted):
+        return {field.name for field in found} == {field.name for field in wanted} and all(
+            _fits(field.type, wanted.field(field.name).type) for field in found
+        )
+    if not any(any(is_(found) for is_ in kind) and any(is_(wanted) for is_ in kind) for kind in _KINDS):
+        return False
+    if types.is_map(found):
+        return bool(types.is_map(wanted)) and _fits(found.item_type, wanted.item_type)
+    return bool(not types.is_nested(found) or _fits(found.value_type, wanted.value_type))
