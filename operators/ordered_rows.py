@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.columns.packed_columns import unpack
 from rowkind.operators.rank_rows import byte_ranks
 from rowkind.operators.touched_keys import TouchedKeys
+
+_LAST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,14 @@ class OrderedRows:
             touched[keys.find(part)] = True
         stored = stored.filter(touched[keys.find(stored)])
         packed = stored.payload
-        stored = replace(stored, payload=unpack(kinds, packed)[0])
+        payload, _, *carried = unpack(kinds, packed)
+        stored = replace(stored, payload=payload)
         entries = Entries.concat([stored, come])
         was, now = np.repeat([True, False], [len(stored), len(come)]), np.ones(len(entries), np.bool_)
         now[: len(stored)] = ~_taken(stored, gone)
         key, order = keys.find(entries), byte_ranks(entries.sub_key)
-        at = _in_order(entries, key, order)
+        counts = [each for kind, each in zip(kinds[2:], carried, strict=True) if kind == "n"]
+        at = _in_order(entries, key, order, [np.append(each, np.full(len(come), _LAST)) for each in counts])
         packed = concat_binary([packed, constant(b"", len(come))])
         return cls(entries.take(at), key[at], order[at], was[at], now[at], packed.take(pa.array(at)))
 
@@ -76,8 +81,13 @@ def _taken(rows: Entries, gone: Entries) -> Mask:
     return taken
 
 
-def _in_order(entries: Entries, key: Indices, order: Int64s) -> Indices:
-    """The order of rows by partition, order key, arrival, and what is in them."""
+def _in_order(entries: Entries, key: Indices, order: Int64s, counts: Sequence[Int64s]) -> Indices:
+    """The order of rows by partition, order key, arrival, and what is in them.
+
+    Rows that agree in all of that are in the order in which they got their results: `counts` go up with each of them.
+    """
     at = np.lexsort((entries.seq, order, key))
     same = np.logical_and.reduce([column[at][1:] == column[at][:-1] for column in (entries.seq, order, key)])
-    return np.lexsort((byte_ranks(entries.payload), entries.seq, order, key)) if same.any() else at
+    if not same.any():
+        return at
+    return np.lexsort((*reversed(counts), byte_ranks(entries.payload), entries.seq, order, key))

@@ -96,8 +96,15 @@ class _Rewriting:
         windows, rows = over_same_rows(top)
         asked = set[str]().union(*map(reads, conditions))
         unread = [each for each in windows if not uses.get(each.number) and each.number not in asked]
-        if unread and all(each.input is rows for each in windows):
+        alike = all(each.input is rows for each in windows)
+        if unread and alike:
             return self._without(unread, windows, rows, conditions, uses)
+        numbered = [each for each in windows if _goes_into_over(each, conditions)]
+        if numbered and alike:
+            top_: LogicalNode = _with_numbers(rows, numbered)
+            for each in windows:
+                top_ = top_ if each in numbered else replace(each, input=top_)
+            return self.visit(LogicalFilter(top_, conditions) if conditions else top_, uses)
         groups: list[list[LogicalWindow]] = []
         for window in windows:
             found = next((group for group in groups if self._goes_with(window, group, uses)), None)
@@ -188,7 +195,8 @@ class _Rewriting:
                     return _over(windows, order, below), conditions
                 _check_size(main, below, [each for each in conditions if reads(each) & about])
         ranking = Ranking(main.function, first, None if last == math.inf else int(last))
-        ranking = replace(ranking, ties=_ties(ranking, order, below))
+        if _over_of(main) is None:
+            ranking = replace(ranking, ties=_ties(ranking, order, below))
         functions = {each.number: each.function for each in windows}
         read_here = set[str]().union(*map(reads, condition))
         rank = LogicalRank(
@@ -206,11 +214,55 @@ class _Rewriting:
         return rank, above
 
 
+def _over_of(window: LogicalWindow) -> LogicalOver | None:
+    """The Over of the same SELECT that is over the same window, whose order of equal rows counts for all functions."""
+    node, order = window.input, _order([window])
+    while isinstance(node, LogicalOver):
+        if (node.partition, node.order) == (window.partition, order):
+            return node
+        node = node.input.input
+    return None
+
+
+def _goes_into_over(window: LogicalWindow, conditions: tuple[exp.Expr, ...]) -> bool:
+    """Whether a number is counted by the Over below that is over the same window.
+
+    A rank above it has the same order of rows, unless some arrive at once: then what the Over gives them tells them
+    apart, and nothing says in which order. Without an upper bound all rows are numbered in any case.
+    """
+    if (over := _over_of(window)) is None:
+        return False
+    return _ranges(window, conditions)[-1][1] == math.inf or not _arrive_one_by_one(over.input.input)
+
+
+def _arrive_one_by_one(node: LogicalNode) -> bool:
+    """Whether no two rows have one arrival number: those of a table, each once."""
+    while isinstance(node, LogicalProject | LogicalFilter):
+        node = node.input
+    if isinstance(node, LogicalOver | LogicalTemporalFilter):
+        return _arrive_one_by_one(node.input.input)
+    return isinstance(node, LogicalScan)
+
+
+def _with_numbers(node: LogicalNode, windows: Sequence[LogicalWindow]) -> LogicalNode:
+    """The rows with the numbers of windows, each from the Over that is over the same window."""
+    assert isinstance(node, LogicalOver), "there is such an Over"
+    own = [each for each in windows if (node.partition, node.order) == (each.partition, _order([each]))]
+    rest = [each for each in windows if each not in own]
+    below = replace(node.input, input=_with_numbers(node.input.input, rest)) if rest else node.input
+    return replace(node, input=below, calls={**node.calls, **_numbers(own)})
+
+
+def _numbers(windows: Sequence[LogicalWindow]) -> dict[str, LogicalOverCall]:
+    """Their numbers, which are counted on from the row before."""
+    frame = Frame("rows", None, 0)
+    return {each.number: LogicalOverCall(each.function, (), types.INT, frame, each.at) for each in windows}
+
+
 def _over(windows: Sequence[LogicalWindow], order: tuple[OrderColumn, ...], below: LogicalNode) -> LogicalOver:
     """All numbers of rows, which are counted on from the row before."""
-    first, frame = windows[0], Frame("rows", None, 0)
-    calls = {each.number: LogicalOverCall(each.function, (), types.INT, frame, each.at) for each in windows}
-    return LogicalOver(LogicalInput(below), first.partition, order, calls, first.at)
+    first = windows[0]
+    return LogicalOver(LogicalInput(below), first.partition, order, _numbers(windows), first.at)
 
 
 def _filtered(node: LogicalNode, conditions: tuple[exp.Expr, ...]) -> LogicalNode:
