@@ -42,7 +42,6 @@ def test_each_left_row_takes_the_nearest_right_one_after_every_batch(
         hashed = generator.choice(changelogs.HASHES)
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             batches = complete(random_batches(sides, seed, batches=10, changes=generator.choice([3, 15])))
             difference = functools.partial(_difference, comparison, sides, hashed, padded=padded, versions=versions)
