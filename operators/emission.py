@@ -18,6 +18,13 @@ The order of changes is one contract, and this is it.
   (`consolidation.spelled_out`); so does a result without a key. With a key, the changes of one key stand together.
 - *Between operators the order says nothing.* Changes of one key may come from several shards, so no operator relies on
   the order in which the changes of an input stand. What operators emit is a set of signed rows, net of the batch.
+- *Pieces add up.* The changes of an input may come in pieces: of rows that were taken apart a few at a time, of the
+  chunks that a task reads, of several tasks, in blocks. In which piece a change stands, and in which order the pieces
+  come, says nothing either. So what works on a piece must leave changes that add up, over all pieces, to what the whole
+  batch would leave: it may cancel equal rows of opposite sign, add up an aggregate, or keep the last change of an
+  upsert stream's key. It may not drop the old row of an update: the rest of the key's changes may cancel with that row.
+  And an operator takes the sum of the pieces, not any of them, for the batch: if an input is not ordered by arrival,
+  equal rows of opposite sign cancel before rows replace each other (`operators.arrangement.resolving`).
 - *From a table, order is `seq`*, the order of arrival. Of the changes of one primary key the last one counts; without
   a primary key a retraction takes back a row that came before it. A table that is said to be `exact` may send the
   changes of different keys in any order, and those of one key in theirs; without a primary key, a batch of it is a set

@@ -24,7 +24,7 @@ The times that are kept are those at which rows were written. So a TTL may be ma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +57,7 @@ class Expiry:
 
     side: Side
     only_comes: bool = False
-    most: int = _AT_ONCE
+    most: int = field(default_factory=lambda: _AT_ONCE)
     refreshes: bool = False
     arrivals: bool = False
 

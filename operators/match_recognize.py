@@ -30,7 +30,7 @@ The end of time passes everything: then no row comes any more, and what was wait
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -83,7 +83,7 @@ class MatchSpec:
     calls: tuple[MatchCall, ...]
     all_rows: bool = False
     numbered: bool = False
-    most: int = _AT_ONCE
+    most: int = field(default_factory=lambda: _AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ class Exit:
     - `level`: where that is. `stays`: the rows are in its shard already.
     - `spreads`: nothing says in which shard the rows belong: they go to a sink without a key.
     - `nets`: of the changes of one key only what is left of them in a batch matters, and they have still to be
-      shuffled: by the order of arrival, or as signed rows.
+      shuffled. `by seq`: the last one by arrival is left, also of a part of the batch. `signed`: the changes are all of
+      the batch's, as an operator emits them, and old rows are dropped.
     """
 
     node: str
@@ -202,7 +203,10 @@ class _Edge:
         way = replace(self.exit(to, level, stays=stays), spreads=not sink.key)
         if way.stays or sink.mode != "upsert" or self.node.traits.needs_before:
             return way
-        return replace(way, nets="by seq" if sink.by_seq else "signed")
+        if sink.by_seq:
+            return replace(way, nets="by seq")
+        # A task reads a part of a batch. The old row that it would leave out may cancel with a change in another part.
+        return way if isinstance(self.node, PhysicalScan) else replace(way, nets="signed")
 
 
 @dataclass

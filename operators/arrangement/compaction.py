@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rowkind.operators.arrangement import last_write
+from rowkind.operators.arrangement import segment as segments
 from rowkind.operators.arrangement.entries import Entries, consolidate
 from rowkind.operators.arrangement.manifest import Manifest, Merge, Run
-from rowkind.operators.arrangement.segment import LAST_SEQ, SEGMENT_BYTES, SEGMENT_ROWS
+from rowkind.operators.arrangement.segment import LAST_SEQ
 from rowkind.operators.arrangement.segment_store import SegmentStore
 from rowkind.operators.columns.changes import Int64s, Uint64s
 
@@ -81,7 +82,7 @@ def _start(manifest: Manifest, read_in_vain: int = 0) -> None:
         Merge(numbers, whole=len(numbers) == everything) for numbers in classes.values() if len(numbers) >= FACTOR
     ]
     stored = sum(run.rows for run in manifest.runs)
-    wasteful = stored > MOST_GARBAGE * manifest.weight + SEGMENT_ROWS or read_in_vain > MOST_IN_VAIN
+    wasteful = stored > MOST_GARBAGE * manifest.weight + segments.SEGMENT_ROWS or read_in_vain > MOST_IN_VAIN
     if not manifest.merges and len(manifest.runs) > 1 and wasteful:
         manifest.merges.append(Merge([run.number for run in manifest.runs], whole=True))
 
@@ -112,7 +113,7 @@ def _merge_portion(
     """
     inputs = _inputs(manifest, merge)
     size, rows = sum(run.bytes for run in inputs), sum(run.rows for run in inputs)
-    limit = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES * rows // max(1, size)))
+    limit = max(1, min(segments.SEGMENT_ROWS, segments.SEGMENT_BYTES * rows // max(1, size)))
     windows, end = _windows(inputs, merge.cursor, segment_store, limit)
     read = [window.up_to(end) for window in windows]
     entries = summed(Entries.concat(list(itertools.chain.from_iterable(read))))

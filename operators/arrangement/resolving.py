@@ -18,9 +18,10 @@ in their order. Where a retraction of it meets another row than its own, the +U 
 replaced that row already. It must not take the new row away instead: it is unmatched. (Where the two rows look alike in
 the columns that are kept here, it is not found out.)
 
-The order of changes is (seq, retraction before insertion) where the input is ordered by seq. Elsewhere the batch is a
-set of signed rows without order: retractions may then take away rows that the same batch brings, so in a multiset
-insertions count first and in the other layouts retractions do.
+The order of changes is (seq, retraction before insertion) if the input is ordered by seq. Else the batch is a set of
+signed rows without order, which may come in pieces, so equal rows of opposite sign may be among its changes. In a
+multiset insertions then count before retractions. In the other layouts equal rows of one identity cancel first, and the
+cancelled insertions count as refreshes; of the changes that are left, retractions count before insertions.
 
 Refreshes come last. Each renews the written_at of a row that is there with the same key, sub-key and payload, of
 several the one that would be taken back next, and keeps its seq: it is the same row. Where there is none, or it has
@@ -42,7 +43,17 @@ from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, lengths
-from rowkind.operators.columns.grouping import Groups, distinct, equal_bytes, group, is_in, members, to_mask
+from rowkind.operators.columns.consolidation import net_in_groups
+from rowkind.operators.columns.grouping import (
+    Groups,
+    distinct,
+    equal_bytes,
+    group,
+    in_turn,
+    is_in,
+    members,
+    to_mask,
+)
 from rowkind.operators.columns.hashing import hash64, mix
 
 
@@ -284,16 +295,20 @@ def _replace(
     `exact`: no insertion is meant to replace a row.
     """
     of_change, of_stored = groups.ids[: len(changes)], groups.ids[len(changes) :]
+    if not by_seq:
+        left = net_in_groups(Groups(of_change, groups.count), changes.payload, changes.weight, changes.seq)
+        if not left.all():
+            rows, again = np.flatnonzero(left), np.flatnonzero((left == 0) & (changes.weight > 0))
+            others = Groups(np.concatenate([of_change[rows], of_stored]), groups.count)
+            resolved = _replace(arrangement, changes.take(rows), place[rows], stored, others, by_seq=False, exact=exact)
+            return _renew(arrangement, changes.take(again), stored, resolved.among(rows))
     there = np.zeros(groups.count, np.bool_)
     there[of_stored] = True
 
     insertion = changes.weight > 0
-    # Only the changes of rows that change more than once must be put in order.
-    alone = np.bincount(of_change, minlength=groups.count)[of_change] == 1
-    order = np.flatnonzero(~alone)
-    minor, major = (insertion, changes.seq) if by_seq else (changes.seq, insertion)
-    order = order[np.lexsort((minor[order], major[order], of_change[order]))]
-    order = np.concatenate([np.flatnonzero(alone), order])
+    order = in_turn(
+        Groups(of_change, groups.count), *((changes.seq, insertion) if by_seq else (insertion, changes.seq))
+    )
     owner = of_change[order]
     first = np.concatenate(([True], owner[1:] != owner[:-1]))[: len(owner)]
     present = np.where(first, there[owner], np.concatenate(([False], insertion[order][:-1]))[: len(owner)])

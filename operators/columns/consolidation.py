@@ -17,10 +17,11 @@ import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
-from rowkind.operators.columns.grouping import Groups, KeyColumn, equal_bytes, group
-from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.columns.grouping import Groups, KeyColumn, equal_bytes, firsts_and_lasts, group
+from rowkind.operators.columns.hashing import hash64, mix, sketch64
 
 
 def net_weights(
@@ -50,6 +51,32 @@ def net_weights(
     rows = rows[among]
     result = weight.copy()
     result[rows] = _latest(Groups(groups.ids[among], groups.count), weight[rows], seq(rows))
+    return result
+
+
+def net_in_groups(groups: Groups, payload: pa.BinaryArray, weight: Int64s, seq: Int64s) -> Int64s:
+    """As `net_weights`, of rows of weight 1 and -1 that are equal where group and payload are.
+
+    Most groups have one row or two, which are compared with each other and need no sorting.
+    """
+    counts = np.bincount(groups.ids, minlength=groups.count)
+    first, last = (rows[counts == 2] for rows in firsts_and_lasts(groups))
+    opposite = weight[first] != weight[last]
+    first, last = first[opposite], last[opposite]
+    same = equal_bytes(payload.take(pa.array(first)), payload.take(pa.array(last)))
+    several = np.flatnonzero((counts > 2)[groups.ids])
+    if not same.any() and not len(several):
+        return weight
+    result = weight.copy()
+    result[first[same]] = result[last[same]] = 0
+    if len(several):
+        ids, values, numbers = groups.ids[several], payload.take(pa.array(several)), seq[several]
+        result[several] = net_weights(
+            mix(ids.astype(np.uint64), sketch64(values)),
+            weight[several],
+            lambda rows: [ids[rows], values.take(pa.array(rows))],
+            numbers.__getitem__,
+        )
     return result
 
 

@@ -51,6 +51,26 @@ def group(codes: Uint64s, columns: Sequence[KeyColumn]) -> Groups:
     return _tell_apart(ids, count, np.flatnonzero(suspect[ids]), columns)
 
 
+def firsts_and_lasts(groups: Groups) -> tuple[Indices, Indices]:
+    """The first and the last row of each group, none of which is empty."""
+    rows = np.arange(len(groups.ids))
+    first, last = np.zeros((2, groups.count), np.int64)
+    first[groups.ids[::-1]], last[groups.ids] = rows[::-1], rows
+    return first, last
+
+
+def in_turn(groups: Groups, major: Any, minor: Any) -> Indices:
+    """The rows of each group after each other, by these terms. Most groups have one row or two, and need no sorting."""
+    counts = np.bincount(groups.ids, minlength=groups.count)
+    first, last = (rows[counts == 2] for rows in firsts_and_lasts(groups))
+    turned = (major[first] > major[last]) | ((major[first] == major[last]) & (minor[first] > minor[last]))
+    pairs = np.column_stack([np.where(turned, last, first), np.where(turned, first, last)])
+    of_row = counts[groups.ids]
+    several = np.flatnonzero(of_row > 2)
+    several = several[np.lexsort((minor[several], major[several], groups.ids[several]))]
+    return np.concatenate([np.flatnonzero(of_row == 1), pairs.ravel(), several])
+
+
 def equal(columns: Sequence[KeyColumn], left: Indices, right: Indices) -> Mask:
     """Whether row `left[i]` equals row `right[i]` in all columns."""
     result = np.ones(len(left), np.bool_)

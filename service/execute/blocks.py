@@ -17,8 +17,9 @@ BLOCK_BYTES = 4 << 20
 """About how large a block may get before it is cut."""
 
 
-def cut(changes: Changes, limit: int = BLOCK_BYTES) -> Iterator[Changes]:
-    """The changes in slices of about `limit` bytes each; none if there are no changes."""
+def cut(changes: Changes, limit: int | None = None) -> Iterator[Changes]:
+    """The changes in slices of about `limit` bytes each, `BLOCK_BYTES` if it is None; none if there are no changes."""
+    limit = BLOCK_BYTES if limit is None else limit
     size = changes.key.nbytes + changes.sub_key.nbytes + changes.payload.nbytes + 18 * len(changes)
     pieces = min(len(changes), -(-size // limit))
     for piece in range(pieces):

@@ -28,8 +28,12 @@ _AT_ONCE = 4_096
 """Rows that may each become many. In windows of 60 panes they are a quarter of a million, and a few tens of MB."""
 
 
-def few_at_a_time(rows: Rows, without: Mask | None, at_once: int = _AT_ONCE) -> Iterator[tuple[Rows, Mask | None]]:
-    """The rows in pieces, each with its part of `without`; the halves of an update stay together."""
+def few_at_a_time(rows: Rows, without: Mask | None, at_once: int | None = None) -> Iterator[tuple[Rows, Mask | None]]:
+    """The rows in pieces, each with its part of `without`; the halves of an update stay together.
+
+    The pieces of one row's other changes do not: what is made of them adds up (`operators.emission`).
+    """
+    at_once = _AT_ONCE if at_once is None else at_once
     bounds = [
         bound + int(rows.kind[bound - 1] == RowKind.UPDATE_BEFORE) for bound in range(at_once, len(rows), at_once)
     ]

@@ -43,7 +43,7 @@ def in_sets(calc: Calc, rows: Rows, live: Callable[[Calc, Rows], Changes]) -> Ch
     (step,) = calc.expands
     sets = len(evaluate([step.array], {}, 1)[step.array][0])
     pieces = []
-    for piece, _ in few_at_a_time(rows, None, _AT_ONCE // sets):
+    for piece, _ in few_at_a_time(rows, None, max(1, _AT_ONCE // sets)):
         if (summed := _added_up(calc, piece, sets, live)) is None:
             return None
         pieces.append(summed)

@@ -137,7 +137,7 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
     blocks = read
     for level in range(1, graph.levels + 1):
         members = [
-            _member(graph, place, job, shards) for place, each in enumerate(graph.operators) if each.level == level
+            member(graph, place, job, shards) for place, each in enumerate(graph.operators) if each.level == level
         ]
         processor = OperatorProcessor(
             members,
@@ -168,7 +168,8 @@ def due_file(at: Deployment) -> Path:
     return at.drain.with_name(f"{at.name}.due")
 
 
-def _member(graph: Graph, place: int, job: Job, shards: int) -> Member:
+def member(graph: Graph, place: int, job: Job, shards: int) -> Member:
+    """The operator at a place of the graph, as a stage runs it."""
     of = graph.operators[place]
     return Member(
         place=place,

@@ -3,7 +3,8 @@
 `tables` and `sink` are those of a job file, where the topic has the table's name. `ttl` and `on_expire` are the job's,
 `job` has its other settings, and `code` the Python files beside it, by name. A case runs in batches of 1 change, of 2
 changes, of all changes, and of `batch_rows` changes. With `clock`, the logged time of each batch in ms, it runs in
-batches of `batch_rows` alone; a change `{"clock": …}` sets the time of the changes after it at every size.
+batches of `batch_rows` alone; a change `{"clock": …}` sets the time of the changes after it at every size. A case runs
+once more with all sizes of `tests/sizes.py` at 1, its changes in batches of `batch_rows`.
 
 `expected` has the rows that `rowkind try --fold` prints, in any order. `expected_exit` is the exit code where the job
 is refused (2) or stopped by one of its rows (1).
@@ -26,6 +27,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.memory import MemoryEngine
 from rowkind.service.run.trial import TrialBatch
+from tests.sizes import sized
 from tests.trying import folded
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
@@ -37,7 +39,7 @@ def test_the_job_gives_what_its_file_says(file: Path, tmp_path: Path) -> None:
     case = json.loads(file.read_text())
     for name, text in case.get("code", {}).items():
         (tmp_path / name).write_text(text)
-    for rows in _batch_rows(case):
+    for rows, size in [*((rows, None) for rows in _batch_rows(case)), (case.get("batch_rows", 1), 1)]:
         run = partial(
             folded,
             tmp_path,
@@ -51,11 +53,13 @@ def test_the_job_gives_what_its_file_says(file: Path, tmp_path: Path) -> None:
             **case.get("job", {}),
         )
         if "expected_exit" in case:
-            with pytest.raises(RowkindError) as caught:
+            with sized(size, releases=False), pytest.raises(RowkindError) as caught:
                 run()
-            assert caught.value.exit_code == case["expected_exit"], f"batches of {rows}"
+            assert caught.value.exit_code == case["expected_exit"], f"batches of {rows}, sizes of {size}"
         else:
-            assert _bag(run()) == _bag(case["expected"]), f"batches of {rows}"
+            with sized(size, releases=False):
+                found = run()
+            assert _bag(found) == _bag(case["expected"]), f"batches of {rows}, sizes of {size}"
 
 
 def _batch_rows(case: dict[str, Any]) -> list[int]:

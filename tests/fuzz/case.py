@@ -22,7 +22,7 @@ from tests.fuzz.changelogs import Change, random_changes
 from tests.fuzz.expiring import random_expiring, random_lives
 from tests.fuzz.queries import random_query
 from tests.fuzz.schemas import random_tables
-from tests.fuzz.windows import Windowed, random_windows, seen_as, with_times, with_watermarks
+from tests.fuzz.windows import View, Windowed, random_windows, seen_as, with_times, with_watermarks
 
 SINK = "o"
 _CLOCK_PUT_BACK = (5_000, 5_000, 3_000, 4_000, 9_000, 9_000, 1_000)
@@ -47,7 +47,7 @@ class Case:
     changes: Sequence[Change]
     ttl: str | None = None
     clock: Sequence[int] = ()
-    windows: Sequence[Windowed] = ()
+    windows: Sequence[View] = ()
     on_expire: str | None = None
 
     @property
@@ -91,7 +91,7 @@ class Case:
     def document(self, **more: Any) -> dict[str, Any]:
         """What the JSON file holds."""
         time = {"ttl": self.ttl, "on_expire": self.on_expire, "clock": list(self.clock)}
-        time["windows"] = [asdict(each) for each in self.windows]
+        time["windows"] = [asdict(each) for each in self.windows if isinstance(each, Windowed)]
         return {
             "title": self.title,
             "sql": self.sql,
@@ -130,7 +130,7 @@ def random_case(seed: int) -> Case:
     rows = rng.choice((1, 3, 5, 8, 50)) if len(changes) < 12 else rng.choice((5, 8, 12, 20, 50))
     entries = with_watermarks(dice, {each.name: each.entry for each in tables}, windows)
     case = Case(f"seed {seed}", sql, entries, {"mode": "retract"}, rows, changes, windows=windows)
-    case = replace(case, sink=_sink(rng, case))
+    case = replace(case, sink=random_sink(rng, case))
     alive = random.Random(f"alive {seed}")
     if not windows and alive.random() < _ALIVE:
         case = replace(case, **random_lives(alive, case.tables, len(case.parts)))
@@ -162,7 +162,7 @@ def _relations(select: exp.Select) -> Iterator[exp.Expr]:
     yield from (each.this for each in select.args.get("joins") or ())
 
 
-def _sink(rng: random.Random, case: Case) -> Mapping[str, Any]:
+def random_sink(rng: random.Random, case: Case) -> Mapping[str, Any]:
     """Most often retract, which takes any query; else a mode that the query may be refused for."""
     form = rng.random()
     if form < (0.5 if all(each["mode"] == "append" for each in case.tables.values()) else 0.01):

@@ -28,7 +28,7 @@ from rowkind.avro.schema import Record
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from tests.fuzz.changelogs import Rows
-from tests.fuzz.windows import Windowed
+from tests.fuzz.windows import View
 
 ARRIVAL = "arrival$"
 
@@ -39,7 +39,7 @@ Bag = Counter[tuple[Any, ...]]
 class Oracle:
     """A query over the tables of a job in DuckDB."""
 
-    def __init__(self, job: Job, sql: str, windows: Sequence[Windowed] = ()) -> None:
+    def __init__(self, job: Job, sql: str, windows: Sequence[View] = ()) -> None:
         self._windows = windows
         self._records = {name: declared(job, name) for name in job.tables}
         self._sql = translated(sql)

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -21,6 +21,25 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ADDED = ("window_start", "window_end", "window_time")
 _LATE = {"delay": "30d"}
 _SHARE = 0.7
+
+
+class View(Protocol):
+    """A view of a job over one of its tables, and its rows by a way of its own."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def table(self) -> str:
+        """The table."""
+
+    @property
+    def sql(self) -> str:
+        """Its query."""
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        """Its rows, given those of the table."""
 
 
 @dataclass(frozen=True)

@@ -78,24 +78,23 @@ class Subject:
         return (change.seq, 0) if self.inputs[change.side].by_seq else (-1, change.sign)
 
     def _regroup(self, groups: Sequence[Batches]) -> Batches:
-        """Each group of batches as one, net where an input has no order: no operator sends a row and its retraction."""
+        """Each group of batches as one; what an input without an order has of it need not be net, as pieces are not."""
         states = [Materialised(of) for of in self.inputs]
         seq = max((change.seq for batches in groups for batch in batches for change in batch), default=0)
         result: Batches = []
         for batches in groups:
             sent: list[Change] = []
-            before = [Counter(state.rows) for state in states]
             for batch, (side, state) in itertools.product(batches, enumerate(states)):
-                changes = [change for change in batch if change.side == side]
+                changes, before = [change for change in batch if change.side == side], Counter(state.rows)
                 state.apply(changes)
-                sent += changes if self.inputs[side].by_seq else []
-            for side, state in enumerate(states):
-                if not self.inputs[side].by_seq:
-                    after = Counter(state.rows)
-                    gone, come = (before[side] - after).elements(), (after - before[side]).elements()
-                    for row, kind in [*((r, RowKind.DELETE) for r in gone), *((r, RowKind.INSERT) for r in come)]:
-                        seq += 1
-                        sent.append(Change(side, kind, row, seq))
+                if self.inputs[side].by_seq:
+                    sent += changes
+                    continue
+                after = Counter(state.rows)
+                gone, come = (before - after).elements(), (after - before).elements()
+                for row, kind in [*((r, RowKind.DELETE) for r in gone), *((r, RowKind.INSERT) for r in come)]:
+                    seq += 1
+                    sent.append(Change(side, kind, row, seq))
             result.append(sent)
         return result
 

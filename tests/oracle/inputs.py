@@ -54,6 +54,8 @@ class Materialised:
     def apply(self, batch: Sequence[Change]) -> list[Change]:
         """Apply the changes of one batch; returns the retractions that found nothing."""
         unmatched = []
+        if not self._of.by_seq:
+            batch, _ = netted(batch, lambda row: self._identity(row)[1])
         for change in sorted(batch, key=self._order):
             identity, single = self._identity(change.row)
             rows = self._rows.setdefault(identity, Counter())
@@ -81,6 +83,21 @@ class Materialised:
         if self._of.layout == "multiset" or (None in key and not sub_key):
             return row, False
         return (None if None in key else key, sub_key), True
+
+
+def netted(batch: Sequence[Change], single: Callable[[Row], bool]) -> tuple[list[Change], list[Row]]:
+    """What is left of a set of signed rows when equal ones cancel, and the rows that came and went; if they are single.
+
+    Of several equal rows the latest by seq are left.
+    """
+    left, again = [change for change in batch if not single(change.row)], []
+    for row in dict.fromkeys(change.row for change in batch if single(change.row)):
+        own = sorted((change for change in batch if change.row == row), key=lambda change: change.seq)
+        come, gone, others = ([change for change in own if change.sign == sign] for sign in (1, -1, 0))
+        count = min(len(come), len(gone))
+        left += [*come[count:], *gone[count:], *others]
+        again += [row] * count
+    return left, again
 
 
 def random_batches(inputs: Sequence[Input], seed: str, batches: int = 5, changes: int = 10) -> Batches:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from rowkind.operators.join import JoinKind
 from tests.changelogs import Change, Row
-from tests.oracle.inputs import Input
+from tests.oracle.inputs import Input, netted
 
 Condition = Callable[[Row, Row], bool]
 
@@ -58,6 +58,7 @@ class NaiveSide:
         before = list(self.stored)
         after = list(before)
         unmatched = []
+        batch, again = (batch, []) if self.of.by_seq else netted(batch, lambda row: self._identity(row)[1])
         for change in sorted((change for change in batch if change.sign), key=self._order):
             old = [one for one in after if self._identity(one.row) == self._identity(change.row)]
             old.sort(key=lambda one: (one.written_at, one.seq))
@@ -77,7 +78,7 @@ class NaiveSide:
                     after[after.index(one)] = other
                     other.written_at, other.seq = now, one.seq
                     break
-        for row, count in Counter(change.row for change in batch if not change.sign).items():
+        for row, count in Counter([*again, *(change.row for change in batch if not change.sign)]).items():
             equal = sorted((one for one in after if one.row == row), key=lambda one: (one.written_at, one.seq))
             for one in equal[:count]:
                 one.written_at = now

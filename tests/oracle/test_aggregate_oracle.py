@@ -74,7 +74,6 @@ def test_the_result_is_what_sql_says_after_every_batch(
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             batches = exact(random_batches([INPUT], seed, batches=8), retracts=retracts)
             if _difference(database, case, batches) is not None:

@@ -58,7 +58,6 @@ def test_what_each_batch_emits_is_what_the_definition_says(monkeypatch: pytest.M
         with monkeypatch.context() as patch:
             rows = generator.choice([2, segment.SEGMENT_ROWS])
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             ttl_ms = generator.choice([1, 2, 4])
             batches = with_refreshes(random_batches([INPUT], seed, batches=16, changes=4), seed)

@@ -77,8 +77,7 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
     number: int, layout: Layout, segment_rows: int, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Live rows equal the dict's after every batch, the store holds what is needed, and no batch merges too much."""
-    for module in (segment, compaction):
-        monkeypatch.setattr(module, "SEGMENT_ROWS", segment_rows)
+    monkeypatch.setattr(segment, "SEGMENT_ROWS", segment_rows)
     monkeypatch.setattr(compaction, "SMALL_RUN", 2)
     monkeypatch.setattr(compaction, "FUEL", 2)
     monkeypatch.setattr(prefix_scan, "MANY", 1)

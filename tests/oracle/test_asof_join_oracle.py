@@ -46,7 +46,6 @@ def test_each_left_row_takes_the_nearest_right_one_after_every_batch(
         hashed = generator.choice(changelogs.HASHES)
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             batches = random_batches(sides, seed, batches=10, changes=generator.choice([3, 15]))
             batches = complete(batches, timed=versions is None)

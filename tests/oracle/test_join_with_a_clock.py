@@ -60,7 +60,6 @@ def test_what_each_batch_emits_is_what_the_definition_says(kind: JoinKind, monke
         with monkeypatch.context() as patch:
             rows = generator.choice([2, segment.SEGMENT_ROWS])
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             batches = random_batches(inputs, seed, batches=14, changes=6)
             refreshes = generator.random() < 0.7

@@ -33,8 +33,7 @@ def test_an_arrangement_that_replaces_holds_what_a_dict_holds(
     number: int, places: int, segment_rows: int, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Live rows equal the dict's after every batch, and a state without rows leaves no blob."""
-    for module in (segment, compaction):
-        monkeypatch.setattr(module, "SEGMENT_ROWS", segment_rows)
+    monkeypatch.setattr(segment, "SEGMENT_ROWS", segment_rows)
     monkeypatch.setattr(compaction, "SMALL_RUN", 2)
     monkeypatch.setattr(compaction, "FUEL", 2)
     seed = f"{places}, {segment_rows}, {ttl_ms}, {number}"
@@ -66,8 +65,7 @@ def test_an_arrangement_that_replaces_holds_what_a_dict_holds(
 
 def test_what_says_that_a_row_has_gone_does_not_stay_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a merge of everything nothing is stored but rows."""
-    for module in (segment, compaction):
-        monkeypatch.setattr(module, "SEGMENT_ROWS", 16)
+    monkeypatch.setattr(segment, "SEGMENT_ROWS", 16)
     monkeypatch.setattr(compaction, "SMALL_RUN", 4)
     store, keys = MemoryStore(), [b"key %d" % number for number in range(1000)]
     row: Row = b"row", 0, 0

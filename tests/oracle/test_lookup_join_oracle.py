@@ -100,7 +100,6 @@ def test_a_left_row_keeps_what_it_met_when_it_came(
         definition, view = Definition(Materialised(sides[1]), sides[1].table.key[0]), Counter[Row]()
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", 3)
-            patch.setattr(compaction, "SEGMENT_ROWS", 3)
             patch.setattr(compaction, "SMALL_RUN", 2)
             for batch in changelog(generator, only_comes=only_comes):
                 definition.apply(batch)

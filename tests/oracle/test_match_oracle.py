@@ -47,7 +47,6 @@ def test_what_is_decided_has_come_out_after_every_batch(monkeypatch: pytest.Monk
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             most = generator.choice([1, 4, of.spec.most])
             found = _difference(of, most, hashed, batches)

@@ -43,7 +43,6 @@ def test_each_batch_emits_what_changes_among_the_rows(
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             batches = with_refreshes(random_batches([of], seed, batches=8), seed)
             difference = functools.partial(_difference, of, ttl_ms, hashed)

@@ -213,7 +213,6 @@ def _run(
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             patch.setattr(compaction, "MOST_IN_VAIN", generator.choice([0, compaction.MOST_IN_VAIN]))
             patch.setattr(contenders, "WORTH", generator.choice([contenders.WORTH, float("inf")]))

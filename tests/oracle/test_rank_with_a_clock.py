@@ -81,7 +81,6 @@ def test_what_each_batch_emits_is_what_the_definition_says(strategy: Strategy, m
         with monkeypatch.context() as patch:
             rows = generator.choice([2, segment.SEGMENT_ROWS])
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             patch.setattr(compaction, "MOST_IN_VAIN", generator.choice([0, compaction.MOST_IN_VAIN]))
             patch.setattr(rank, "MARGIN", generator.choice([0, 1]))

@@ -138,7 +138,6 @@ class _small_segments:  # noqa: N801 - reads as a statement
     def __enter__(self) -> None:
         patch = self._context.__enter__()
         patch.setattr(segment, "SEGMENT_ROWS", self._rows)
-        patch.setattr(compaction, "SEGMENT_ROWS", self._rows)
         patch.setattr(compaction, "SMALL_RUN", 2)
 
     def __exit__(self, *error: object) -> None:

@@ -47,7 +47,6 @@ def test_the_windows_are_those_of_the_definition_after_every_batch(
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             batches = random_batches([of], seed, batches=10, changes=generator.choice([3, 15]))
             batches = with_refreshes(batches, seed) if goes_by == "a ttl" else batches

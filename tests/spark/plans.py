@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
@@ -37,7 +38,7 @@ class PlanQuery:
     """Plans, their checkpoint, and what they have emitted so far; a batch that is run again replaces its own blocks.
 
     `levels` is how many stages the checkpoint has at least. `tasks` are the numbers of the tasks that would have
-    written the blocks of each batch.
+    written the blocks of each batch. `readers`: so many tasks read a batch, each a part of the changes of every table.
     """
 
     spark: SparkSession
@@ -45,6 +46,7 @@ class PlanQuery:
     sinks: Sequence[PhysicalSink]
     settings: Mapping[str, Any] = field(default_factory=dict)
     levels: int = 0
+    readers: int = 1
     outputs: dict[int, list[Block]] = field(default_factory=dict)
     tasks: dict[int, list[int]] = field(default_factory=dict)
     batches: list[Mapping[str, Rows]] = field(default_factory=list)
@@ -93,16 +95,29 @@ class PlanQuery:
         whole = self.graph
         folder = self.folder / "source"
         folder.mkdir(parents=True, exist_ok=True)
-        for number, batch in enumerate(self.batches):
+        files = [part for batch in self.batches for part in _divided(batch, self.readers)]
+        for number, part in enumerate(files):
             path = folder / f"{number:08}.parquet"
             if not path.exists():
-                parts = [part for each in whole.scans for part in scanned(each, pruned(each.scan, batch), shards)]
-                write(path, parts, whole, shards, marks_of_tables(whole, batch, ended=False))
+                parts = [found for each in whole.scans for found in scanned(each, pruned(each.scan, part), shards)]
+                write(path, parts, whole, shards, marks_of_tables(whole, part, ended=False))
                 # Spark takes files in the order of their times.
                 os.utime(path, (self.started + number, self.started + number))
-        return self.spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+        source = self.spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", self.readers)
+        return source.parquet(str(folder))
 
     def _collect(self, frame: DataFrame, batch: int) -> None:
         rows = frame.select("block", spark_partition_id().alias("task")).collect()
         self.outputs[batch] = [Block.from_bytes(bytes(row["block"])) for row in rows]
         self.tasks[batch] = [row["task"] for row in rows]
+
+
+def _divided(batch: Mapping[str, Rows], parts: int) -> list[dict[str, Rows]]:
+    """The changes of each table in so many parts, one after the other."""
+    return [
+        {
+            table: rows.take(np.arange(len(rows) * part // parts, len(rows) * (part + 1) // parts))
+            for table, rows in batch.items()
+        }
+        for part in range(parts)
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,9 @@ from rowkind.service.plan.passes.remake_inputs import remake_inputs
 from rowkind.service.plan.pipeline import PASSES, plan
 from rowkind.service.run.memory import Fold, MemoryEngine
 from rowkind.service.run.streaming import opens
+from rowkind.service.run.trial import read
 from rowkind.service.run.trial_on_spark import changes_of
+from tests.clocked import job_of
 from tests.plan.cases import FOLDER, Case
 from tests.plan.changelogs import World
 from tests.queries import (
@@ -219,6 +222,48 @@ def test_what_joins_by_one_key_do_not_keep_is_there_after_a_restart(
         fold.apply(engine.batch(batch, now=number)[kept.name])
         assert query.rows(batches=number + 1) == rows_of(kept.value, fold.payloads)
     assert len(fold.payloads) > 10
+
+
+def test_two_tasks_read_the_changes_of_one_row(spark: SparkSession, tmp_path: Path) -> None:
+    """One reads that rows of an exact table are inserted or updated, the other that they are deleted: none is left."""
+    job = job_of(tmp_path, TAKEN_APART)
+    rows = [{"id": number, "at": f"2026-01-01T00:0{number}:00Z", "xs": [number, 7]} for number in range(6)]
+    old, new = rows[:3], [{**row, "xs": [8]} for row in rows[:3]]
+    updated = [("-U", row) for row in old], [("+U", row) for row in new]
+    comes = [*(change for pair in zip(*updated, strict=True) for change in pair), *(("+I", row) for row in rows[3:])]
+    changes = [*(("+I", row) for row in old), *comes, *(("-D", row) for row in (*new, *rows[3:]))]
+    lines = [json.dumps({"table": "t", "op": op, "row": row}) for op, row in changes]
+    first, second = read(job, lines[:3], "changes", 3), read(job, ["\n"] * 3 + lines[3:], "changes", len(lines))
+    query = PlanQuery(spark, tmp_path, [plan(job, "counted"), plan(job, "elements")], readers=2)
+    query.run(*first)
+    assert query.rows(1).total() == 6
+    query.run(*second)
+
+    assert query.rows(0) == Counter({(0,): 1})
+    assert not query.rows(1)
+    told = [name for name in query.counters if name.startswith("rowkind_broken_promises_total")]
+    assert not told, told
+
+
+TAKEN_APART = """
+job: taken-apart
+tables:
+  t:
+    mode: retract
+    primary_key: [id]
+    exact: true
+    columns: {id: INT NOT NULL, at: TIMESTAMP NOT NULL, xs: ARRAY<INT> NOT NULL}
+views:
+  w: SELECT * FROM TABLE(HOP(TABLE t, DESCRIPTOR(at), INTERVAL '1' MINUTE, INTERVAL '3' MINUTE))
+sinks:
+  counted:
+    mode: retract
+    sql: SELECT COUNT(*) AS n FROM w WHERE EXISTS (SELECT id FROM t AS o WHERE o.id = w.id)
+  elements:
+    mode: upsert
+    key: [id, p]
+    sql: SELECT id, p, x FROM t LATERAL VIEW POSEXPLODE(xs) e AS p, x
+"""
 
 
 def _as_one(batches: Sequence[Mapping[str, Rows]]) -> dict[str, Rows]:

@@ -22,9 +22,10 @@ from rowkind.service.plan.calls import LogicalOverCall
 from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalRank, LogicalTemporalFilter
+from rowkind.service.plan.passes import hold_back
 from rowkind.service.plan.passes.allow_late import allowed_ms
 from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
-from rowkind.service.plan.passes.hold_back import AT_ONCE, wants_final, where_final
+from rowkind.service.plan.passes.hold_back import wants_final, where_final
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import event_times
 
@@ -75,7 +76,7 @@ def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> Log
         final=True,
         reason="rows come in the order of their time, so that what they are given by others does not change",
         at=node.at,
-        most=AT_ONCE,
+        most=hold_back.AT_ONCE,
         partition=node.partition,
     )
     return replace(node.input, input=held)

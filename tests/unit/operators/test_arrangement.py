@@ -80,8 +80,7 @@ def test_what_comes_and_goes_within_a_batch_is_never_written() -> None:
 
 def test_retracting_all_rows_leaves_no_blob_even_while_a_merge_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """A net weight of zero lets go of runs, of finished portions and of the manifest."""
-    for module in (segment, compaction):
-        monkeypatch.setattr(module, "SEGMENT_ROWS", 2)
+    monkeypatch.setattr(segment, "SEGMENT_ROWS", 2)
     monkeypatch.setattr(compaction, "SMALL_RUN", 8)
     monkeypatch.setattr(compaction, "FUEL", 0)
     store = MemoryStore()
@@ -204,8 +203,7 @@ def test_segments_are_cut_by_rows_and_by_bytes() -> None:
 def test_each_row_is_rewritten_a_logarithmic_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over many small batches merges read about one row per row and size class, and few runs remain."""
     monkeypatch.setattr(compaction, "SMALL_RUN", 4)
-    for module in (segment, compaction):
-        monkeypatch.setattr(module, "SEGMENT_ROWS", 64)
+    monkeypatch.setattr(segment, "SEGMENT_ROWS", 64)
     store, batches, merged, most_runs = MemoryStore(), 1024, 0, 0
     for batch in range(batches):
         finished = put(store, entries([b"%d %d" % (batch, row) for row in range(4)], seqs=[batch] * 4))
@@ -219,8 +217,7 @@ def test_each_row_is_rewritten_a_logarithmic_number_of_times(monkeypatch: pytest
 def test_what_has_cancelled_out_does_not_stay_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """When most of what is stored is rows that came and went, everything is merged, whatever the sizes of the runs."""
     monkeypatch.setattr(compaction, "SMALL_RUN", 4)
-    for module in (segment, compaction):
-        monkeypatch.setattr(module, "SEGMENT_ROWS", 16)
+    monkeypatch.setattr(segment, "SEGMENT_ROWS", 16)
     store = MemoryStore()
     everything = entries([b"%d" % row for row in range(1000)])
     put(store, everything)
@@ -235,8 +232,7 @@ def test_many_equal_rows_of_one_key_are_merged_in_bounded_portions(monkeypatch: 
     """A place with more rows than a segment is divided by seq, and opposite entries in it still meet."""
     monkeypatch.setattr(compaction, "SMALL_RUN", 4)
     monkeypatch.setattr(compaction, "FUEL", 1)
-    for module in (segment, compaction):
-        monkeypatch.setattr(module, "SEGMENT_ROWS", 8)
+    monkeypatch.setattr(segment, "SEGMENT_ROWS", 8)
     store = MemoryStore()
     for batch in range(40):
         finished = put(store, entries([b"same"] * 10, seqs=list(range(10 * batch, 10 * batch + 10))))
@@ -251,8 +247,7 @@ def test_many_equal_rows_of_one_key_are_merged_in_bounded_portions(monkeypatch: 
 
 def test_more_rows_of_one_place_and_seq_than_a_segment_holds_survive_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     """They cannot be divided, so they are merged in one portion, whole."""
-    for module in (segment, compaction):
-        monkeypatch.setattr(module, "SEGMENT_ROWS", 1)
+    monkeypatch.setattr(segment, "SEGMENT_ROWS", 1)
     store = MemoryStore()
     payloads = [b"%d" % number for number in range(5)]
     for batch in range(6):

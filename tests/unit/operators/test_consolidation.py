@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rowkind.operators.columns.changes import Int64s, Uint64s, binary
-from rowkind.operators.columns.consolidation import net_weights, spelled_out, summed
-from rowkind.operators.columns.grouping import group
+from rowkind.operators.columns.consolidation import net_in_groups, net_weights, spelled_out, summed
+from rowkind.operators.columns.grouping import Groups, group, in_turn
 from rowkind.operators.columns.hashing import hash64, sketch64
 
 Signed = list[tuple[bytes, int]]
@@ -92,3 +92,35 @@ def test_any_rows_amount_to_the_same_multiset(seed: int, codes: str) -> None:
         staying = sorted(each for each in of_row if each[1] * sum(now for *_, now in of_row) > 0)
         kept = [abs(now) / abs(weight) for _, weight, now in staying]
         assert kept == sorted(kept), "a later row has gone before an earlier one"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_cancel_within_their_groups(seed: int) -> None:
+    """Of groups of any size what is left is that of rows with one more column, the group."""
+    print(f"seed {seed}")
+    dice = np.random.default_rng(seed)
+    count = int(dice.integers(1, 60))
+    names = binary(b"%d" % each for each in dice.integers(0, int(dice.integers(1, 60)), count))
+    groups, values = group(hash64(names), [names]), binary(b"%d" % each for each in dice.integers(0, 3, count))
+    weight, seq = dice.choice([-1, 1], count), dice.permutation(count)
+    both = binary(a + b"/" + b for a, b in zip(names.to_pylist(), values.to_pylist(), strict=True))
+    expected = net_weights(sketch64(both), weight, lambda at: [both.take(at)], seq.__getitem__)
+    assert net_in_groups(groups, values, weight, seq).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rows_of_a_group_stand_in_turn(seed: int) -> None:
+    """Each group's rows are in the order of both terms, one after the other, and all rows are there."""
+    print(f"seed {seed}")
+    dice = np.random.default_rng(seed)
+    count = int(dice.integers(1, 60))
+    numbers = dice.integers(0, int(dice.integers(1, 60)), count)
+    ids = np.unique(numbers, return_inverse=True)[1]
+    major, minor = dice.integers(0, 3, count), dice.choice([True, False], count)
+    order = in_turn(Groups(ids, int(ids.max()) + 1), major, minor)
+    assert sorted(order.tolist()) == list(range(count))
+    for each in range(ids.max() + 1):
+        at = np.flatnonzero(ids[order] == each)
+        assert (np.diff(at) == 1).all(), "the rows of a group stand together"
+        terms = [(int(major[row]), bool(minor[row])) for row in order[at]]
+        assert terms == sorted(terms)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import pytest
 
 from rowkind.operators.arrangement.arrangement import Arrangement, Layout
@@ -143,6 +146,53 @@ def test_a_retraction_that_was_overtaken_does_not_take_the_new_row() -> None:
     resolved = state.batch(*changes, (UPDATE, (1, 1, 4), 8))
     assert (read(resolved.added), resolved.unmatched.tolist()) == ([((1, 1, 4), 4, 8)], [1, 3])
     assert read(state.batch((DELETE, (1, 1, 4), 9)).removed) == [((1, 1, 4), 4, 8)]
+
+
+def test_changes_of_a_set_add_up_before_they_count() -> None:
+    """A row comes and goes, in whichever order its changes stand: nothing is left, and nothing is unmatched."""
+    state = State("unique key", by_seq=False, ttl_ms=100)
+    for batch in (
+        ((INSERT, (1, 1, 1), 1), (DELETE, (1, 1, 1), 2)),
+        ((DELETE, (1, 1, 2), 5), (DELETE, (1, 1, 1), 2), (INSERT, (1, 1, 2), 4), (INSERT, (1, 1, 1), 1)),
+    ):
+        resolved = state.batch(*batch)
+        assert [len(part) for part in (resolved.added, resolved.removed, resolved.refreshed)] == [0, 0, 0]
+        assert (resolved.unmatched.tolist(), resolved.repeated.tolist()) == ([], [])
+    resolved = state.batch((DELETE, (1, 1, 1), 7), (INSERT, (1, 1, 1), 6), (INSERT, (1, 1, 2), 8))
+    assert read(resolved.added) == [((1, 1, 2), 3, 8)]
+    # What is there is written again when it comes once more in the same way.
+    resolved = state.batch(
+        (INSERT, (1, 1, 3), 10), (DELETE, (1, 1, 2), 9), (INSERT, (1, 1, 2), 12), (DELETE, (1, 1, 3), 11)
+    )
+    assert (len(resolved.added), len(resolved.removed), resolved.unmatched.tolist()) == (0, 0, [])
+    assert read(resolved.rewritten) == [((1, 1, 2), 4, 8)]
+
+
+@pytest.mark.parametrize("layout", ["one row per key", "unique key"])
+@pytest.mark.parametrize("seed", range(20))
+def test_any_pieces_of_a_set_of_changes_are_the_whole(layout: Layout, seed: int) -> None:
+    """Changes that keep to the unique key, some netted and all shuffled, leave the rows that they add up to."""
+    print(f"seed {seed}")
+    dice, state = random.Random(seed), State(layout, by_seq=False)
+    there: dict[int, int] = {}
+    view: Counter[Row] = Counter()
+    seq = 0
+    for _ in range(6):
+        batch: list[tuple[RowKind, Row, int]] = []
+        for _ in range(dice.randrange(12)):
+            key, seq = dice.randrange(4), seq + 2
+            if key in there:
+                batch.append((DELETE, (key, key, there.pop(key)), seq))
+            if dice.random() < 0.7:
+                there[key] = dice.randrange(2)
+                batch.append((INSERT, (key, key, there[key]), seq + 1))
+        dice.shuffle(batch)
+        resolved = state.batch(*batch)
+        assert (resolved.unmatched.tolist(), resolved.repeated.tolist()) == ([], [])
+        view.update(row for row, *_ in read(resolved.added))
+        view.subtract(row for row, *_ in read(resolved.removed))
+        assert +view == Counter((key, key, value) for key, value in there.items())
+        assert not -view
 
 
 def test_rows_without_identity_are_a_multiset_in_any_layout() -> None:

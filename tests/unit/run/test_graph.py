@@ -317,6 +317,27 @@ def test_only_what_comes_out_of_the_last_level_is_shuffled_before_it_is_written(
     assert ways(shallow.exits) == [(11, 5, False)]
 
 
+def test_what_a_task_has_read_of_a_key_is_not_netted_for_a_topic(tmp_path: Path) -> None:
+    """Only the last change of an upsert table's key is; an operator nets, as it has all changes of a key in a batch."""
+    text = """
+job: netted
+tables:
+  e: {mode: retract, primary_key: [k], exact: true, columns: {k: INT NOT NULL, xs: ARRAY<INT>}}
+  u: {mode: upsert, primary_key: [k], columns: {k: INT NOT NULL, a: INT NOT NULL}}
+sinks:
+  taken_apart: {mode: upsert, key: [k, p], sql: "SELECT k, p, x FROM e LATERAL VIEW POSEXPLODE(xs) z AS p, x"}
+  joined:
+    mode: upsert
+    key: [k]
+    sql: SELECT u.k, c.n FROM u JOIN (SELECT a, COUNT(*) AS n FROM u GROUP BY a) c USING (a)
+"""
+    (tmp_path / "job.yaml").write_text(text)
+    job = load(tmp_path / "job.yaml", {})
+    taken_apart, joined = (graph([plan(job, name)]) for name in ("taken_apart", "joined"))
+    assert [way.nets for each in taken_apart.scans for way in each.exits] == [None]
+    assert [way.nets for way in joined.operators[-1].exits] == ["signed"]
+
+
 def test_a_sink_has_a_place_behind_all_operators(tmp_path: Path) -> None:
     """In the order in which they were given; what reads no operator has its rows from the scan."""
     whole = graph(plans(tmp_path, JOIN, "SELECT b FROM r WHERE c = 1", COUNT))

@@ -1,0 +1,86 @@
+"""Every size at which the code goes another way, so that a test can set all of them to a few rows or bytes.
+
+A size is a constant of a module. The code reads the constant where it needs it, and copies it nowhere; so a test sets
+one by `monkeypatch.setattr`, and `sized` sets all of them. `tests/unit/test_sizes.py` finds constants that are missing
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+PIECES = {
+    "rowkind.service.execute.expand._AT_ONCE": 1,
+    "rowkind.service.execute.grouping_sets._AT_ONCE": 1,
+    "rowkind.service.execute.grouping_sets._SAMPLE": 1,
+    "rowkind.service.execute.blocks.BLOCK_BYTES": 1,
+    "rowkind.service.spark.store.PART_BYTES": 1,
+    "rowkind.service.spark.store._SMALL": 1,
+    "rowkind.service.kafka.fetch._MOST_ROWS": 1,
+    "rowkind.service.kafka.fetch._CHUNK_BYTES": 1,
+    "rowkind.service.kafka.fetch._PIECE_ROWS": 1,
+    "rowkind.service.kafka.fetch._PIECE_BYTES": 1,
+    "rowkind.operators.join_rows.PAIRS_AT_ONCE": 1,
+    "rowkind.operators.columns.hashing._CHUNK": 1,
+    "rowkind.operators.columns.exact_doubles.ROUNDS": 1,
+    "rowkind.avro.walk._FEW": 1,
+}
+"""Rows or bytes that are taken at a time, by the name of the constant, and the least that each can be."""
+
+RELEASES = {
+    "rowkind.service.plan.passes.hold_back.AT_ONCE": 1,
+    "rowkind.operators.expiry._AT_ONCE": 1,
+    "rowkind.operators.endings._AT_ONCE": 1,
+    "rowkind.operators.match_recognize._AT_ONCE": 1,
+}
+"""Rows that one batch releases or evicts; the others wait for the next batch."""
+
+STATE = {
+    "rowkind.operators.rank.MARGIN": 0,
+    "rowkind.operators.arrangement.prefix_scan.MANY": 0,
+    "rowkind.operators.nearest._FEW": 1,
+    "rowkind.operators.arranged_values._FIRST_STEP": 1,
+    "rowkind.operators.arranged_values._GROWTH": 2,
+    "rowkind.operators.pattern_search.NEAR": 0,
+    "rowkind.operators.pattern_search._FEWEST": 1,
+    "rowkind.operators.pattern_search._MOST": 1,
+    "rowkind.operators.pattern_search._STARTS": 1,
+    "rowkind.operators.arrangement.segment.SEGMENT_ROWS": 1,
+    "rowkind.operators.arrangement.segment.SEGMENT_BYTES": 1,
+    "rowkind.operators.arrangement.compaction.FACTOR": 2,
+    "rowkind.operators.arrangement.compaction.FUEL": 0,
+    "rowkind.operators.arrangement.compaction.SMALL_RUN": 1,
+    "rowkind.operators.arrangement.compaction.MOST_GARBAGE": 0,
+    "rowkind.operators.arrangement.compaction.MOST_IN_VAIN": 0,
+}
+"""How much of state is read before more is read, and how state is cut and merged."""
+
+SHARES = (
+    "rowkind.operators.contenders.WORTH",
+    "rowkind.operators.partial_aggregate.WORTH",
+    "rowkind.service.execute.grouping_sets._WORTH",
+)
+"""The share of rows up to which a step pays."""
+
+_ALWAYS = 1e9
+
+
+@contextmanager
+def sized(size: int | None, *, releases: bool = True) -> Iterator[None]:
+    """Set all sizes to this one; None leaves them. If it is odd, steps that may pay are always taken, and else never.
+
+    `releases`: also how many rows a batch releases.
+    """
+    if size is None:
+        yield
+        return
+    counts = PIECES | STATE | (RELEASES if releases else {})
+    with pytest.MonkeyPatch.context() as patch:
+        for name, least in counts.items():
+            patch.setattr(name, max(least, size))
+        for name in SHARES:
+            patch.setattr(name, _ALWAYS if size % 2 else 0.0)
+        yield

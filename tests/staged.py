@@ -1,0 +1,111 @@
+"""A job stage by stage as Spark runs it, in this process: tasks that read, shards, blocks, and state by the stage.
+
+What Spark decides is decided at random: which task reads which changes, and in what order blocks reach a shard. State
+is Spark's own double of it in memory. Everything else is what a job runs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from pyspark.sql import Row
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.service.execute.route import pieces, scanned
+from rowkind.service.graph import Graph, graph
+from rowkind.service.job.model import Job
+from rowkind.service.metrics import add
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.run.memory import marks_of_tables, pruned
+from rowkind.service.run.streaming import member, opens
+from rowkind.service.run.trial_on_spark import changes_of
+from rowkind.service.spark.cache import CacheLimits
+from rowkind.service.spark.placement import placement
+from rowkind.service.spark.processor import OperatorProcessor
+
+_BROKEN = "rowkind_broken_promises_total"
+
+Edge = tuple[int, int, bytes]
+"""A block with the label of its shard and its level."""
+
+
+@dataclass
+class Staged:
+    """The query of a sink over so many `shards`; a chunk of a table has so many `rows`, and all chunks are shuffled."""
+
+    job: Job
+    sink: PhysicalSink
+    rng: random.Random
+    shards: int = 3
+    rows: int = 2
+    counters: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._graph = graph([self.sink])
+        self._labels = placement(self.shards)
+        self._stages = [TwsTester(each) for each in _processors(self._graph, self.job, self._labels)]
+
+    def batch(self, tables: Mapping[str, Rows], now: int, *, ended: bool = False) -> Changes:
+        """What is written in one more batch at time `now`, in ms."""
+        edges = [*self._read(tables, ended=ended)]
+        for stage in self._stages:
+            edges = [edge for label, own in self._shuffled(edges) for edge in _staged(stage, label, own, now)]
+        blocks = [Block.from_bytes(block) for _, own in self._shuffled(edges) for _, _, block in own]
+        for block in blocks:
+            add(self.counters, block.counters)
+        return changes_of(self.sink, blocks, self._graph.place(self.sink.name))
+
+    @property
+    def broken(self) -> dict[str, float]:
+        """How often which promise of which table was said to be broken."""
+        return {name: count for name, count in self.counters.items() if name.startswith(_BROKEN) and count}
+
+    def _read(self, tables: Mapping[str, Rows], *, ended: bool) -> Iterator[Edge]:
+        """What the tasks send that read."""
+        whole, labels = self._graph, self._labels
+        for each in whole.scans:
+            for chunk in _chunks(pruned(each.scan, tables), self.rows):
+                for shard, level, piece in pieces(scanned(each, chunk, self.shards)):
+                    yield labels[shard], level, Block(piece).to_bytes()
+        for shard, level in opens(whole, self.shards):
+            yield labels[shard], level, Block(Changes.empty()).to_bytes()
+        marks = Block(Changes.empty(), marks=marks_of_tables(whole, tables, ended=ended)).to_bytes()
+        yield from ((label, level, marks) for level in whole.timed_levels for label in labels)
+
+    def _shuffled(self, edges: Iterable[Edge]) -> Iterator[tuple[int, list[Edge]]]:
+        """The blocks of each shard, in any order."""
+        found: dict[int, list[Edge]] = defaultdict(list)
+        for edge in edges:
+            found[edge[0]].append(edge)
+        for label, own in sorted(found.items()):
+            self.rng.shuffle(own)
+            yield label, own
+
+
+def _processors(of: Graph, job: Job, labels: tuple[int, ...]) -> Iterator[OperatorProcessor]:
+    for level in range(1, of.levels + 1):
+        places = [place for place, each in enumerate(of.operators) if each.level == level]
+        yield OperatorProcessor(
+            [member(of, place, job, len(labels)) for place in places],
+            level=level,
+            writer=of.writer,
+            labels=labels,
+            unmatched=job.unmatched if job.unmatched != "dead_letter" else "ignore",
+            promises=job.promises,
+            limits=CacheLimits(0, 0),
+        )
+
+
+def _staged(stage: TwsTester, label: int, edges: Iterable[Edge], now: int) -> list[Edge]:
+    rows = [Row(shard=shard, level=level, block=block, now=now) for shard, level, block in edges]
+    return [(row.shard, row.level, row.block) for row in stage.test(label, rows)]
+
+
+def _chunks(rows: Rows, size: int) -> Iterator[Rows]:
+    for at in range(0, len(rows), size):
+        yield rows.take(np.arange(at, min(at + size, len(rows))))

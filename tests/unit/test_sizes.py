@@ -1,0 +1,117 @@
+"""Sizes at which the code goes another way: where they are, and that a test can set them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.sizes import PIECES, RELEASES, SHARES, STATE, sized
+
+ROOT = Path(__file__).parents[2]
+RUN_BY_ROWS = ("operators", "avro", "service/execute", "service/spark/store.py", "service/kafka/fetch.py")
+"""Where rows are worked on; what is elsewhere has to do with processes, messages and plans."""
+
+NO_SIZES = {
+    "how values, rows, state and addresses are written": """
+        operators.arrangement.segment_format._ALIGN operators.arrangement.segment_format._OFFSETS_AT_LEAST
+        operators.arrivals._WIDTH operators.columns.arrival.PARTITION_BITS operators.columns.byte_lists._WIDTH
+        operators.columns.exact_numbers.DOUBLE_UNIT operators.columns.exact_numbers._BITS
+        operators.columns.hashing.LONGEST operators.columns.hashing._STRIPE operators.columns.number_bytes._WIDTH
+        operators.columns.order_code.BITS operators.columns.order_code._READ operators.columns.packed_columns._SMALL
+        operators.temporal_filter._SPREAD avro.order.TIMESTAMP_BYTES avro.order._ABSENT_FIRST avro.order._PRESENT
+        avro.order._ABSENT_LAST service.execute.aggregate_arguments._LENGTH service.execute.members.SIDES
+        service.spark.store._LEVEL
+    """,
+    "marks, tags and answers": """
+        operators.join_output.PAD operators.match_recognize._ROW operators.match_recognize._ENDS
+        operators.partial_aggregate.RAW operators.partial_aggregate.PARTIAL operators.partial_aggregate._SUMS
+        operators.pattern_search.FALSE operators.pattern_search.TRUE operators.pattern_search.FAILED
+        operators.temporal_filter._BEGINS operators.temporal_filter._ENDS operators.versions.ENDS
+        avro.framing._NOT_FRAMED avro.framing._SHORT avro.framing._MISSING
+    """,
+    "numbers beyond all others, and limits of types": """
+        operators.arrangement.segment.LAST_SEQ operators.asof_join._YEAR_9999 operators.match_calls._BIGINT
+        operators.nearest.NOWHERE operators.rank._LARGEST_MARK operators.rank._ALL operators.rowtime.BEGINNING
+        operators.rowtime.END operators.temporal_filter._EARLIEST operators.temporal_filter._LATEST
+        avro.decode._DAY_MS avro.decode._MOST_MS avro.spelled._FIRST_DAY service.execute.kernels.texts._SHORT
+        service.execute.kernels.texts._WHOLE
+    """,
+    "limits beyond which a batch, a schema or a record is refused": """
+        operators.netting.LARGEST avro.cursor.DEEPEST avro.type._MOST_NODES avro.walk._MOST_EMPTY_ITEMS
+    """,
+    "how far around a row or a value is read": "operators.over._SPARE avro.cursor.FRONT avro.cursor.BACK",
+    "times to wait, and of how many messages one is asked for its time": """
+        service.kafka.fetch._POLL_SECONDS service.kafka.fetch._STALL_SECONDS service.kafka.fetch._STRIDE
+    """,
+}
+"""Numbers that are no sizes, by what they are."""
+
+SIZES = (*PIECES, *RELEASES, *STATE, *SHARES)
+
+
+def test_every_number_is_a_size_or_is_said_to_be_none() -> None:
+    """A constant that is a number can be set by `sized`, or the list above says what else it is."""
+    numbers, none = set(_numbers()), {name for names in NO_SIZES.values() for name in names.split()}
+    left = numbers - none - {name.removeprefix("rowkind.") for name in SIZES}
+    assert not left, f"add these to tests/sizes.py, or say here what they are: {sorted(left)}"
+    assert none <= numbers, f"these are gone: {sorted(none - numbers)}"
+
+
+def test_a_size_is_read_where_it_is_needed() -> None:
+    """No module copies the constant of another one, and no default of an argument or a field holds it."""
+    constants = {(module, name) for module, _, name in (each.rpartition(".") for each in SIZES)}
+    for file in _files(("operators", "avro", "service")):
+        own = f"rowkind.{_module(file)}"
+        for node in ast.walk(ast.parse(file.read_text())):
+            held: list[ast.expr | None] = []
+            match node:
+                case ast.ImportFrom(module=module, names=names):
+                    copied = constants & {(module, each.name) for each in names}
+                    assert not copied, f"{file} copies {copied}"
+                case ast.arguments():
+                    held = [*node.defaults, *node.kw_defaults]
+                case ast.AnnAssign():
+                    held = [node.value]
+            for each in held:
+                name = each.id if isinstance(each, ast.Name) else ""
+                assert (own, name) not in constants, f"{file}: a default holds {name}"
+
+
+def test_sizes_are_set_and_set_back() -> None:
+    """Within the context each size is the given one, or the least that it can be."""
+    from rowkind.operators.arrangement import compaction  # noqa: PLC0415 - as it is then
+    from rowkind.service.execute import expand  # noqa: PLC0415 - as it is then
+
+    before = expand._AT_ONCE, compaction.FACTOR
+    with sized(1):
+        assert (expand._AT_ONCE, compaction.FACTOR) == (1, 2)
+    assert before == (expand._AT_ONCE, compaction.FACTOR)
+
+
+def _numbers() -> Iterator[str]:
+    """The constants of modules that are made of numbers, by name."""
+    for file in _files(RUN_BY_ROWS):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.Assign) and _is_number(node.value):
+                names = [each for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+                yield from (f"{_module(file)}.{each.id}" for each in names if each.id.isupper())
+
+
+def _module(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts)
+
+
+def _files(paths: tuple[str, ...]) -> Iterator[Path]:
+    for path in paths:
+        yield from [ROOT / path] if path.endswith(".py") else sorted((ROOT / path).rglob("*.py"))
+
+
+def _is_number(value: ast.expr) -> bool:
+    if isinstance(value, ast.Tuple):
+        return bool(value.elts) and all(_is_number(each) for each in value.elts)
+    parts = list(ast.walk(value))
+    kinds = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+    return all(isinstance(each, kinds) for each in parts) and all(
+        isinstance(each.value, int | float) for each in parts if isinstance(each, ast.Constant)
+    )
