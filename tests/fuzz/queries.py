@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.fuzz.expressions import Expressions, Name
+from tests.fuzz.overs import over
 from tests.fuzz.relations import From, Output, Query, Relations
 from tests.fuzz.schemas import Kind, Table
 
@@ -111,14 +112,12 @@ class Queries:
         return items
 
     def _over_partition(self, from_: From, name: str) -> tuple[str, Output]:
-        """What an aggregate says about the row's partition."""
-        rng = self._rng
-        call, kind = self._call(from_.names)
+        """What the row's partition says about it."""
+        rng, (call, kind) = self._rng, self._call(from_.names)
         while call.startswith("CAST") or "DISTINCT" in call:
             call, kind = self._call(from_.names)
-        read = rng.choice(from_.names)
-        partition = f"PARTITION BY {read.text}" if rng.random() < 0.8 else ""
-        return f"{call} OVER ({partition})", Output(name, kind)
+        text, kind = over(rng, from_.names, call, kind)
+        return text, Output(name, kind)
 
     def _where(self, from_: From, depth: int) -> str:
         rng = self._rng
