@@ -25,8 +25,6 @@ from rowkind.service.graph import GraphScan
 from rowkind.service.physical import PhysicalLookup, PhysicalOperator, PhysicalScan
 from rowkind.service.source_table import Watermark
 
-_DAY_US = 86_400_000_000
-
 _YEAR_1_US = -62_135_596_800_000_000
 """What a delete has where nothing is known yet."""
 
@@ -90,11 +88,7 @@ def _marks(watermark: Watermark, times: pa.Array, rows: Rows, known: Mapping[int
 def _timed(record: Record, column: str, payload: pa.BinaryArray, at: Indices, reached: Int64s) -> pa.BinaryArray:
     """The rows with other times, in microseconds, in those at `at`, which are packed under `record`."""
     rows = codec.read(record, payload.take(pa.array(at)))
-    type_ = record.type(column).arrow
-    if pa.types.is_date(type_):
-        # No earlier than the time.
-        reached = reached + (_DAY_US - 1)
-    times = pa.array(reached, pa.timestamp("us")).cast(type_, safe=False)
+    times = pa.array(reached, pa.timestamp("us")).cast(record.type(column).arrow, safe=False)
     timed = rows.assemble(record, [times if name == column else name for name in record.names])
     order = np.arange(len(payload))
     order[at] = len(payload) + np.arange(len(at))
