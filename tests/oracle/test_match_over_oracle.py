@@ -36,6 +36,12 @@ def _sum(rows: Sequence[Row]) -> list[Row]:
     return [{**row, "x": sum(each["v"] for each in rows[max(0, n - 2) : n + 1])} for n, row in enumerate(rows)]
 
 
+def _ahead(rows: Sequence[Row]) -> list[Row]:
+    return [
+        {**row, "x": sum(each["v"] for each in rows if row["ts"] <= each["ts"] <= row["ts"] + 2000)} for row in rows
+    ]
+
+
 def _first(rows: Sequence[Row]) -> list[Row]:
     firsts: dict[int, Row] = {}
     for row in rows:
@@ -43,9 +49,11 @@ def _first(rows: Sequence[Row]) -> list[Row]:
     return [{**row, "x": row["v"]} for row in firsts.values()]
 
 
+AHEAD = "PARTITION BY k ORDER BY ts RANGE BETWEEN CURRENT ROW AND INTERVAL '2' SECOND FOLLOWING"
 DERIVED: Mapping[str, tuple[str, Callable[[Sequence[Row]], list[Row]]]] = {
     "lag": ("SELECT *, LAG(v) OVER (PARTITION BY k ORDER BY ts) AS x FROM t", _lag),
     "sum": ("SELECT *, CAST(SUM(v) OVER (PARTITION BY k ORDER BY ts ROWS 2 PRECEDING) AS INT) AS x FROM t", _sum),
+    "ahead": (f"SELECT *, CAST(SUM(v) OVER ({AHEAD}) AS INT) AS x FROM t", _ahead),
     "first": (
         "SELECT id, k, v, ts, v AS x FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k, v ORDER BY ts) = 1",
         _first,

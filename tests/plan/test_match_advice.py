@@ -157,7 +157,7 @@ ADVICE = {
     ),
     "LEAD": Advice(
         match(RISE.format("A.id"), "(SELECT *, LEAD(v) OVER (ORDER BY ts) AS after FROM t)"),
-        "looks ahead by no rows, as LEAD does",
+        "let OVER look back, or ahead by RANGE and an INTERVAL",
         match(RISE.format("A.id"), BEFORE),
         [(3,)],
     ),

@@ -38,6 +38,10 @@ _UNTIMED = (
     ": order it by the end of a window, or another time that a watermark is on, and it takes them once they are final, "
     "or match the rows of a table with mode append, before they are made into something that changes"
 )
+_OVER_UNTIMED = (
+    ": begin the ORDER BY of OVER with the time that a watermark is on, ascending, and let OVER look back, or ahead by "
+    "RANGE and an INTERVAL. LEAD and ROWS … FOLLOWING wait for a next row, and no watermark says when that comes"
+)
 
 
 def order_matches(query: Query) -> Query:
@@ -54,7 +58,11 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
     if changing is not None and (found is None or allowed_ms(tables, found[0])):
         raise Refusal(
             f"MATCH_RECOGNIZE takes rows that only come, but {_why(changing)}"
-            + (_UNTIMED if found is None else ", also when the watermark has passed: leave out `allowed_lateness`"),
+            + (
+                _untimed(changing)
+                if found is None
+                else ", also when the watermark has passed: leave out `allowed_lateness`"
+            ),
             node.at,
         )
     if found is None:
@@ -85,6 +93,11 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
     return replace(node, input=replace(node.input, input=below, closing=closing))
 
 
+def _untimed(node: LogicalNode) -> str:
+    """What to do about rows that change and that no watermark makes final."""
+    return _OVER_UNTIMED if isinstance(node, LogicalOver) else _UNTIMED
+
+
 def _why(node: LogicalNode) -> str:
     """What makes rows change, in a sentence."""
     match node:
@@ -95,10 +108,7 @@ def _why(node: LogicalNode) -> str:
         case LogicalRank():
             return "a row leaves the range of a rank when another one takes its place"
         case LogicalOver():
-            return (
-                "a row that comes between others changes what OVER gives them, unless it begins its ORDER BY with the "
-                "time that a watermark is on, ascending, and looks ahead by no rows, as LEAD does"
-            )
+            return "a row that comes between others changes what OVER gives them"
         case LogicalSession():
             return "a row may make two sessions one"
         case LogicalJoin(kind="anti" | "not in"):
