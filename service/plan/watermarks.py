@@ -27,6 +27,7 @@ from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.dialect import RowkindSql
 from rowkind.service.plan.sql.scope import Relation, Scope
 from rowkind.service.plan.sql.watermark_clause import TableWatermark
+from rowkind.service.plan.syntax import sql_text
 from rowkind.service.source_table import Watermark
 
 _DELAY = "a delay is a length of time such as 5s, an INTERVAL, or a CASE of INTERVALs"
@@ -119,11 +120,11 @@ def _earlier(time: exp.Expr, delay: exp.Expr) -> exp.Expr:
             less.set("default", _earlier(time, less.args["default"]))
         return less
     if not isinstance(delay, exp.Interval | exp.Add | exp.Sub):
-        raise Refusal(f"{_DELAY}, and this is {delay.sql('spark')}", field="delay")
+        raise Refusal(f"{_DELAY}, and this is {sql_text(delay)}", field="delay")
     try:
         parts = amount(delay)
     except (Refusal, AttributeError):
-        raise Refusal(f"{_DELAY}, and this is {delay.sql('spark')}", field="delay") from None
+        raise Refusal(f"{_DELAY}, and this is {sql_text(delay)}", field="delay") from None
     if min(parts) < 0:
         raise Refusal(_negative(), field="delay")
     return exp.Sub(this=exp.paren(time.copy()), expression=delay.copy())

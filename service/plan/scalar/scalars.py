@@ -24,6 +24,7 @@ from rowkind.service.plan.scalar.conditions import joined
 from rowkind.service.plan.scalar.job_functions import functions_in
 from rowkind.service.plan.scalar.typed import Typed, converted, quoted
 from rowkind.service.plan.scalar.types import with_null
+from rowkind.service.plan.syntax import sql_text
 
 __all__ = ["Columns", "compile_cast", "compile_condition", "compile_scalar", "resolved", "show"]
 
@@ -101,7 +102,7 @@ def show(node: exp.Expr) -> str:
             return exp.column(*reversed(each.name.split(".")[-3:]))
         return each
 
-    return str(node.transform(plain).sql("spark", comments=False))
+    return sql_text(node.transform(plain))
 
 
 def _operand(node: exp.Expr) -> str:

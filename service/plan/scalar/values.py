@@ -16,6 +16,7 @@ from rowkind.service.plan.scalar.exact_decimals import compared
 from rowkind.service.plan.scalar.functions.types_as_functions import converted_to
 from rowkind.service.plan.scalar.typed import Typed, nullable, text_literal
 from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, NULL, STRING, with_null
+from rowkind.service.plan.syntax import sql_text
 
 _NARROW = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT"}
 
@@ -117,7 +118,7 @@ _TYPES = (
 
 def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
     value = compiler.whole(node.this)
-    spelled = node.to.sql("spark")
+    spelled = sql_text(node.to)
     strict = not isinstance(node, exp.TryCast)
     if node.to.is_type(exp.DType.TIME):
         # sqlglot would take it for a TIMESTAMP.

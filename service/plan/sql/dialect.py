@@ -19,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from rowkind.service.plan.sql.foreign import TO_UNIT
 from rowkind.service.plan.sql.match_clause import MatchParser
+from rowkind.service.plan.syntax import TableArgument, WatermarkClause
 
 _WINDOW = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD", "NTH_VALUE")
 _AGGREGATES = (
@@ -63,18 +64,6 @@ def _with_offset(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 def _of_many_rows(name: str, build: Any) -> bool:
     made = getattr(build, "__self__", None)
     return name in _WINDOW + _AGGREGATES or (isinstance(made, type) and issubclass(made, exp.AggFunc))
-
-
-class TableArgument(exp.Expression):
-    """TABLE name, or a query in parentheses, as an argument of a table function, and what is behind PARTITION BY."""
-
-    arg_types = {"this": True, "expressions": False}  # noqa: RUF012 -- as sqlglot has it
-
-
-class WatermarkClause(exp.Expression):
-    """WATERMARK time [AS alias] DELAY OF delay, in FROM: the `watermark` of a `TableAlias`, before which it stands."""
-
-    arg_types = {"this": True, "alias": False, "delay": True}  # noqa: RUF012 -- as sqlglot has it
 
 
 class RowkindParser(MatchParser):

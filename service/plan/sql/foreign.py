@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.sql.generators import NAMES
+from rowkind.service.plan.syntax import sql_text
 
 TO_UNIT = "TO"
 """What the unit behind TO is called among the arguments of a function."""
@@ -74,14 +75,14 @@ def _array(node: exp.Array) -> str | None:
     if isinstance(node.parent, exp.Func) and "PERCENTILE" in word(node.parent):
         # Its numbers are no value, and are taken in both forms.
         return None
-    written = ", ".join(each.sql("spark") for each in node.expressions)
-    return f"an array is written in parentheses: ARRAY({written})"
+    arguments = ", ".join(sql_text(each) for each in node.expressions)
+    return f"an array is written in parentheses: ARRAY({arguments})"
 
 
 def _map(node: exp.Bracket) -> str | None:
     if isinstance(node.this, exp.Column) and node.this.name.upper() == "MAP" and len(node.expressions) > 1:
-        written = ", ".join(each.sql("spark") for each in node.expressions)
-        return f"a map is written in parentheses: MAP({written})"
+        arguments = ", ".join(sql_text(each) for each in node.expressions)
+        return f"a map is written in parentheses: MAP({arguments})"
     return None
 
 
@@ -89,8 +90,8 @@ def _json(node: exp.Binary) -> str | None:
     plain = isinstance(node.expression, exp.JSONPath) and not isinstance(
         node, exp.JSONBExtract | exp.JSONBExtractScalar
     )
-    path = node.expression.sql("spark") if plain else "'$.a.b'"
-    return f"Spark has no operator that looks into JSON: write GET_JSON_OBJECT({node.this.sql('spark')}, {path})"
+    path = sql_text(node.expression) if plain else "'$.a.b'"
+    return f"Spark has no operator that looks into JSON: write GET_JSON_OBJECT({sql_text(node.this)}, {path})"
 
 
 def _similar(_: exp.SimilarTo) -> str | None:
@@ -113,7 +114,7 @@ def _to_unit(node: exp.Anonymous) -> str | None:
     last = node.expressions[-1] if node.expressions else None
     if not isinstance(last, exp.Kwarg) or last.name != TO_UNIT:
         return None
-    time, unit = node.expressions[0].sql("spark"), last.expression.name.upper()
+    time, unit = sql_text(node.expressions[0]), last.expression.name.upper()
     up = "" if word(node) == "FLOOR" else f", and add INTERVAL '1' {unit} where that is less than the time"
     return f"{word(node)} takes numbers here: write DATE_TRUNC('{unit}', {time}){up}"
 
@@ -143,9 +144,9 @@ def _fields(node: exp.Expr | None) -> Sequence[str]:
     """What a row or a struct is written of."""
     node = node.unnest() if node is not None else None
     if isinstance(node, exp.Tuple) or (isinstance(node, exp.Anonymous) and word(node) == "STRUCT"):
-        return [each.unalias().sql("spark") for each in node.expressions]
+        return [sql_text(each.unalias()) for each in node.expressions]
     if isinstance(node, exp.Anonymous) and word(node) == "NAMED_STRUCT":
-        return [each.sql("spark") for each in node.expressions[1::2]]
+        return [sql_text(each) for each in node.expressions[1::2]]
     return ()
 
 

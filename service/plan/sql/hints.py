@@ -15,6 +15,7 @@ from rowkind.service.job import duration
 from rowkind.service.keys import MOST_SALTS
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.query import SkewHint, TtlHint
+from rowkind.service.plan.syntax import sql_text
 from rowkind.service.source_table import OnExpire
 
 _KNOWN = "STATE_TTL('alias' = '7d'), SKEW('alias'), ORDERED, SPLIT_DISTINCT and UNBOUNDED_RANK are"
@@ -55,7 +56,7 @@ def read_hints(tree: exp.Select) -> Hints:
         elif not isinstance(each, exp.Expr):
             raise Refusal(f"the hint {each!s} is not understood; {_KNOWN}", hints)
         else:
-            raise Refusal(f"the hint {each.sql('spark')} is not supported; {_KNOWN}", each)
+            raise Refusal(f"the hint {sql_text(each)} is not supported; {_KNOWN}", each)
     return Hints(times, skews, split, unbounded)
 
 

@@ -31,9 +31,9 @@ from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.types import BIGINT, STRING, family
 from rowkind.service.plan.sql.aggregates import ParsedCall, aggregate_type, is_aggregate
-from rowkind.service.plan.sql.match_clause import MatchFrame
 from rowkind.service.plan.sql.row_pattern import NamedPattern
 from rowkind.service.plan.sql.scope import Scope, is_subquery, near, no_subquery
+from rowkind.service.plan.syntax import MatchFrame, sql_text
 
 _AGGREGATES: Mapping[type[exp.Expr], MatchFunction] = {
     exp.Count: "count",
@@ -43,7 +43,7 @@ _AGGREGATES: Mapping[type[exp.Expr], MatchFunction] = {
     exp.Max: "max",
 }
 _OF_MATCHES = ("CLASSIFIER", "MATCH_NUMBER", "MATCH_ROWTIME")
-_PHYSICAL = {"PREV": "LAST({}, 1) is the row before in the match", "NEXT": "let the next variable test that row"}
+_PHYSICAL = ("PREV", "NEXT")
 
 
 @dataclass
@@ -80,13 +80,13 @@ class Calls:
                 variables, value, offset = self._navigated(each)
                 if offset == 0 and (not variables or variable in variables):
                     return value if isinstance(value, exp.Column) else exp.Paren(this=value)
-            call = self._call(each, final=False)
+            call = self._call(each, final=False, variable=variable)
             if call is None:
                 return each
             if call not in called:
                 self._defined += 1
                 name = f"{self.path}.#so far {self._defined}"
-                called[call] = CalledColumn(name, call, self._type(call, each, sure=False), _shown(each))
+                called[call] = CalledColumn(name, call, self._type(call, each, sure=False), sql_text(each))
             return resolved(called[call].name, like=each)
 
         return node.transform(replaced), tuple(called.values())
@@ -106,19 +106,22 @@ class Calls:
             if call not in self.measured:
                 name = f"{self.path}.#{len(self.measured) + 1}"
                 type_ = self._type(call, asked, sure=call.final or not all_rows)
-                self.measured[call] = CalledColumn(name, call, type_, _shown(each))
+                self.measured[call] = CalledColumn(name, call, type_, sql_text(each))
             return resolved(self.measured[call].name, like=each)
 
         return node.transform(replaced)
 
-    def _call(self, node: exp.Expr, *, final: bool) -> MatchCall | None:
-        """What a piece of an expression asks of a match; None where it is something else. Raises Refusal."""
+    def _call(self, node: exp.Expr, *, final: bool, variable: int | None = None) -> MatchCall | None:
+        """What a piece of an expression asks of a match; None where it is something else. Raises Refusal.
+
+        `variable` is the one that it defines, if it stands in DEFINE.
+        """
         if is_subquery(node):
             no_subquery(node)
         if isinstance(node, exp.Window | exp.Filter | exp.Distinct):
             raise Refusal(f"{_kind(node)} is not supported in a row pattern", node)
         if isinstance(node, exp.Anonymous):
-            return self._named(node, final=final)
+            return self._named(node, final=final, variable=variable)
         if isinstance(node, exp.Column | exp.First | exp.Last):
             variables, value, offset = self._navigated(node)
             return Navigation(variables, self._computed(value), isinstance(node, exp.First), offset, final)
@@ -132,12 +135,11 @@ class Calls:
             )
         return None
 
-    def _named(self, node: exp.Anonymous, *, final: bool) -> MatchCall | None:
+    def _named(self, node: exp.Anonymous, *, final: bool, variable: int | None = None) -> MatchCall | None:
         name = word(node)
         if name in _PHYSICAL:
-            inner = node.expressions[0].sql("spark") if node.expressions else "x"
             raise Refusal(
-                f"{name} is not supported, as it reads rows that are in no match: {_PHYSICAL[name].format(inner)}", node
+                f"{name} is not supported, as it reads rows that are in no match: {self._instead(node, variable)}", node
             )
         if name not in _OF_MATCHES:
             return None
@@ -150,6 +152,25 @@ class Calls:
                 return MatchNumber()
             case _:
                 return Navigation((), self.time, final=True)
+
+    def _instead(self, node: exp.Anonymous, variable: int | None) -> str:
+        """What to write for PREV or NEXT."""
+        if word(node) == "NEXT":
+            return (
+                "test that row in the condition of the next variable, as in PATTERN (A B) DEFINE B AS B.x > A.x, and "
+                "go on with it by AFTER MATCH SKIP TO B if it begins the next match"
+            )
+        value, *more = node.expressions or [exp.column("x")]
+        offset = sql_text(more[0]) if more else "1"
+        of = {self._variables(each) for each in value.find_all(exp.Column)}
+        bare = sql_text(value.transform(lambda each: self._bare(each) if isinstance(each, exp.Column) else each))
+        lag = (
+            f"compute LAG({bare}{f', {offset}' if more else ''}) OVER (PARTITION BY … ORDER BY …) in a derived table, "
+            "which gives the row before in the partition"
+        )
+        if variable is not None and all(not each or variable in each for each in of):
+            return f"LAST({bare}, {offset}) is the row before in the match; for one that may be in none, {lag}"
+        return lag
 
     def _navigated(self, node: exp.Expr) -> tuple[tuple[int, ...], exp.Expr, int]:
         """The variables, what of their rows is asked for, and how far from the first or last row."""
@@ -195,7 +216,7 @@ class Calls:
         value = node.transform(replaced)
         if len(found) > 1:
             first, second = list(found.values())[:2]
-            names = f"{first.sql('spark')} and {second.sql('spark')}"
+            names = f"{sql_text(first)} and {sql_text(second)}"
             raise Refusal(f"{names} are of different rows: write a call for each", call)
         if not found:
             raise Refusal("this names no column, and so no row: write one of a variable, as in LAST(A.x)", call)
@@ -258,12 +279,3 @@ class Calls:
 
 def _kind(node: exp.Expr) -> str:
     return "OVER" if isinstance(node, exp.Window) else "FILTER" if isinstance(node, exp.Filter) else "DISTINCT"
-
-
-def _shown(node: exp.Expr) -> str:
-    if isinstance(node, MatchFrame):
-        return f"{node.args['frame']} {_shown(node.this)}"
-    if isinstance(node, exp.First | exp.Last) and node.args.get("expression") is not None:
-        name = "FIRST" if isinstance(node, exp.First) else "LAST"
-        return f"{name}({node.this.sql('spark')}, {node.args['expression'].sql('spark')})"
-    return str(node.sql("spark", comments=False))

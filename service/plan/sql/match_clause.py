@@ -18,44 +18,9 @@ from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
+from rowkind.service.plan.syntax import MatchClause, MatchFrame, MatchSkip, MatchSubset
+
 FRAMES = ("FINAL", "RUNNING")
-
-
-class MatchFrame(exp.Expression):
-    """FINAL or RUNNING, and the call behind it."""
-
-    arg_types = {"this": True, "frame": True}  # noqa: RUF012 -- as sqlglot has it
-
-
-class MatchSubset(exp.Expression):
-    """A name for several variables."""
-
-    arg_types = {"this": True, "expressions": True}  # noqa: RUF012 -- as above
-
-
-class MatchSkip(exp.Expression):
-    """AFTER MATCH SKIP: `to` is what stands behind SKIP, `this` the variable that is named there."""
-
-    arg_types = {"to": True, "this": False}  # noqa: RUF012 -- as above
-
-
-class MatchClause(exp.Expression):
-    """MATCH_RECOGNIZE over `this`; `pattern` is the text of the pattern, `rows` what stands before PER MATCH."""
-
-    arg_types = {  # noqa: RUF012 -- as above
-        "this": True,
-        "partition": False,
-        "order": False,
-        "measures": False,
-        "rows": False,
-        "skip": False,
-        "pattern": True,
-        "within": False,
-        "subsets": False,
-        "define": False,
-        "alias": False,
-        "word": True,
-    }
 
 
 class MatchParser(SparkParser):

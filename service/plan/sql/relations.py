@@ -17,7 +17,6 @@ from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Named, Queries
 from rowkind.service.plan.sql.empty_groups import in_each_group
 from rowkind.service.plan.sql.foreign import no_relation
-from rowkind.service.plan.sql.match_clause import MatchClause
 from rowkind.service.plan.sql.match_recognize import matched
 from rowkind.service.plan.sql.parse import values_query
 from rowkind.service.plan.sql.processing_time import with_stamp
@@ -25,6 +24,7 @@ from rowkind.service.plan.sql.scope import Relation, Scope, near
 from rowkind.service.plan.sql.time_windows import WindowFunction, window_function, with_windows
 from rowkind.service.plan.sql.watermark_clause import clause_of, not_of_a_table, with_time
 from rowkind.service.plan.sql.windows import is_arrival
+from rowkind.service.plan.syntax import MatchClause, sql_text
 from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.plan.view import View
 
@@ -78,7 +78,7 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
     if not isinstance(at, exp.Table) or not isinstance(at.this, exp.Identifier):
         raise no_relation(at)
     if at.args.get("db") or at.args.get("catalog"):
-        raise Refusal(f"{at.sql('spark')}: tables are called as in the job file, without a database", at)
+        raise Refusal(f"{sql_text(at)}: tables are called as in the job file, without a database", at)
     _only(at, "this way to name a table")
     alias = at.alias or at.name
     name, catalog = at.name.lower(), queries.catalog

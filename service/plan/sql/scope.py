@@ -18,6 +18,7 @@ from rowkind.service.plan.scalar.fields import field_of, with_fields
 from rowkind.service.plan.scalar.functions import REFUSED
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.tuples import compared
+from rowkind.service.plan.syntax import sql_text
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Scope:
             beyond = reads(found) - set(self.domain.values())
             if beyond and not outer:
                 raise Unreachable(
-                    f"{column.sql('spark')} is a column of the query around this one, which cannot be used here: "
+                    f"{sql_text(column)} is a column of the query around this one, which cannot be used here: "
                     f"compute it in a derived table",
                     column,
                     beyond,

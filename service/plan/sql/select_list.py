@@ -13,6 +13,7 @@ from rowkind.service.plan.scalar.calls import is_unknown, no_function
 from rowkind.service.plan.sql.aggregates import is_aggregate, is_window_function
 from rowkind.service.plan.sql.context import Context
 from rowkind.service.plan.sql.scope import Handler, Scope, near
+from rowkind.service.plan.syntax import sql_text
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -103,12 +104,12 @@ def _spelled(node: exp.Expr) -> str:
         case exp.Paren():
             return _spelled(node.this)
         case exp.Binary() if not isinstance(node, exp.Connector | exp.Func):
-            operator = node.sql("spark").removeprefix(node.left.sql("spark")).removesuffix(node.right.sql("spark"))
+            operator = sql_text(node).removeprefix(sql_text(node.left)).removesuffix(sql_text(node.right))
             return f"({_spelled(node.left)}{operator}{_spelled(node.right)})"
         case exp.Anonymous() | exp.AggFunc():
             arguments = node.expressions if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
             return f"{word(node).lower()}({', '.join(_spelled(each) for each in arguments if each is not None)})"
-    return node.sql("spark")
+    return sql_text(node)
 
 
 def _star(item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
@@ -130,7 +131,7 @@ def _left_out(column: exp.Expr, columns: list[tuple[str, exp.Expr]], scope: Scop
     if not found:
         star = f"{table}.*" if table else "*"
         known = "" if column.args.get("table") else near(column.name, [name for name, _ in columns])
-        raise Refusal(f"{star} has no column {column.sql('spark')}{known}", column)
+        raise Refusal(f"{star} has no column {sql_text(column)}{known}", column)
     return found[0]
 
 

@@ -17,6 +17,7 @@ from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalTe
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.sql.windows import Terms, is_arrival
+from rowkind.service.plan.syntax import sql_text
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def in_time_order(root: LogicalProject, said: TimeOrder) -> LogicalProject:
             each.set("this", by_name[node.name.lower()].copy())
         elif not is_arrival(node):
             raise Refusal(
-                f"ORDER BY knows the columns of the result here, and {node.sql('spark')} is none of them"
+                f"ORDER BY knows the columns of the result here, and {sql_text(node)} is none of them"
                 f"{near(node.name, outputs)}",
                 node,
             )

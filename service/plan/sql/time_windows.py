@@ -41,8 +41,8 @@ from rowkind.service.plan.scalar.time_windows import (
     micros,
 )
 from rowkind.service.plan.scalar.types import family
-from rowkind.service.plan.sql.dialect import TableArgument
 from rowkind.service.plan.sql.scope import Relation, Scope
+from rowkind.service.plan.syntax import TableArgument
 
 WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 COLUMNS = ("window_start", "window_end", "window_time")

@@ -78,15 +78,18 @@ def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.Set
     for number, side in enumerate((left, right)):
         tells = {name: exp.Boolean(this=place == number) for place, name in enumerate(counts)}
         sides.append(LogicalProject(side.input, {**side.outputs, **tells}))
-    calls = {name: LogicalCall("count", (), BIGINT, at, filter=name) for name in counts}
+    calls = {
+        name: LogicalCall("count", (), BIGINT, exp.CountIf(this=resolved(name, like=at)), filter=name)
+        for name in counts
+    }
     groups = without_duplicates(left, at).group
     node: LogicalNode = LogicalAggregate(LogicalInput(LogicalUnion(tuple(sides), at)), groups, calls, False, at)
-    ours, theirs = map(resolved, counts)
+    ours, theirs = (resolved(name, like=at) for name in counts)
     both = exp.Anonymous(this="LEAST", expressions=[ours, theirs])
     number_ = both if isinstance(at, exp.Intersect) else exp.Paren(this=exp.Sub(this=ours, expression=theirs))
     node = LogicalFilter(node, (exp.GT(this=number_.copy(), expression=exp.Literal.number(0)),))
     copies = exp.Anonymous(this="SEQUENCE", expressions=[exp.cast(exp.Literal.number(1), "BIGINT"), number_])
-    expand = LogicalExpand(node, copies, {}, f"{path}#copy", at)
+    expand = LogicalExpand(node, copies, {}, f"{path}#copy", copies)
     return LogicalProject(expand, {name: resolved(name) for name in groups})
 
 

@@ -18,8 +18,8 @@ from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalNode, LogicalProject, LogicalScan
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.sql.dialect import WatermarkClause
 from rowkind.service.plan.sql.scope import Relation, Scope
+from rowkind.service.plan.syntax import WatermarkClause, sql_text
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def table_watermarks(tree: exp.Expr, tables: Collection[str], origin: str) -> It
         if at.args["alias"].args.get("columns"):
             raise Refusal("WATERMARK and names for columns do not go together: name them in a derived table", clause)
         if not isinstance(clause.this, exp.Column) and not clause.args.get("alias"):
-            raise Refusal(f"the time needs a name: write WATERMARK {clause.this.sql('spark')} AS ts DELAY OF …", clause)
+            raise Refusal(f"the time needs a name: write WATERMARK {sql_text(clause.this)} AS ts DELAY OF …", clause)
         yield TableWatermark(names[at.name.lower()], at.alias or at.name, clause, origin)
 
 

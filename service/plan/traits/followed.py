@@ -32,6 +32,7 @@ from rowkind.service.plan.scalar.time_units import LONGEST
 from rowkind.service.plan.scalar.time_windows import DAY, PaneStart, WindowEnd, WindowStart, WindowTime, micros
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.scalar.zones import offsets
+from rowkind.service.plan.syntax import sql_text
 
 TimeKind = Literal["time", "window_start", "window_end", "window_time", "session_last", "session_end", "other"]
 
@@ -200,7 +201,7 @@ def _by_interval(node: exp.Add | exp.Sub, below: Below) -> EventTime | None:
 def _cast(node: exp.Cast, below: Below) -> EventTime | None:
     found = followed(node.this, below)
     try:
-        to = family(Type.of(node.to.sql("spark")))
+        to = family(Type.of(sql_text(node.to)))
     except SchemaError:
         return None
     if found is None or to in ("timestamp", "local"):

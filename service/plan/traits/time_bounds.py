@@ -56,6 +56,7 @@ from rowkind.service.plan.logical import LogicalJoin
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.time_windows import DAY
 from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.syntax import sql_text
 
 _MIRRORED: Mapping[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
@@ -165,7 +166,7 @@ class _Time:
     @classmethod
     def _cast(cls, time: _Time | None, node: exp.Cast) -> _Time | None:
         try:
-            to = family(Type.of(node.to.sql("spark")))
+            to = family(Type.of(sql_text(node.to)))
         except SchemaError:
             return None
         if time is None or to in ("timestamp", "local"):
