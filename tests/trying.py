@@ -9,7 +9,7 @@ from typing import Any
 
 from rowkind.service.job.load import load
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.trial import Engine, in_memory, read, results
+from rowkind.service.run.trial import Engine, end, in_memory, read, results
 
 Change = Mapping[str, Any]
 
@@ -27,6 +27,8 @@ def folded(
 ) -> list[dict[str, Any]]:
     """The rows that are left of a query in the end, from left to right; `settings` are others of the job.
 
+    The end of the changes is the end of time, unless there is an `engine`.
+
     Raises PlanError and JobError for a job that is refused, and ExpressionError.
     """
     document = {
@@ -38,7 +40,10 @@ def folded(
     file.write_text(json.dumps(document | settings))
     job = load(file)
     batches = read(job, map(json.dumps, changes), "changes.jsonl", batch_rows)
-    lines = results(job, plan(job, "o"), batches, engine or in_memory(print), fold=True)
+    planned = plan(job, "o")
+    if engine is None:
+        end(planned, batches)
+    lines = results(job, planned, batches, engine or in_memory(print), fold=True)
     return [json.loads(line)["row"] for line in lines]
 
 

@@ -9,6 +9,7 @@ afterwards corrects it. Such a result is none for an append sink.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -18,6 +19,7 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -33,7 +35,7 @@ from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.followed import PROCESSING, TimeColumn
 from rowkind.service.plan.traits.partitioning import partitioning
-from rowkind.service.plan.tree import walk
+from rowkind.service.plan.tree import bottom_up, walk, with_inputs
 
 AT_ONCE = 500_000
 """About how many rows are let out of one shard at a time, so that no batch has to carry all windows of a day."""
@@ -60,6 +62,9 @@ def hold_back(query: Query) -> Query:
         advice = "group by a window of the column that a `watermark` is on"
         if asked:
             advice = f"give the table {asked}"
+        elif produced(query.root) == "append":
+            # No row changes once it is there, such as those of a row pattern.
+            return query
         elif has_sessions(query):
             advice = BY_THEIR_END
         raise Refusal(
@@ -112,6 +117,19 @@ def wants_final(node: LogicalNode, query: Query) -> bool:
     """Whether the sink wants no row of this node before it is final."""
     updates = produced(node) != "append"
     return query.sink.emit == "final" or (query.sink.emit is None and query.sink.mode == "append" and updates)
+
+
+def where_final(query: Query, visit: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
+    """The plan, visited from below where rows are to be final: all of it for such a sink, else what patterns match."""
+    if wants_final(query.root, query):
+        return bottom_up(query.root, visit)
+    return _below_matches(query.root, visit)
+
+
+def _below_matches(node: LogicalNode, visit: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
+    if isinstance(node, LogicalMatch):
+        return replace(node, input=replace(node.input, input=bottom_up(node.input.input, visit)))
+    return with_inputs(node, lambda below: _below_matches(below, visit))
 
 
 def _takes_back(node: LogicalNode) -> bool:

@@ -2,7 +2,8 @@
 
 Rows that change, such as those of windows, are matched once they are final: a temporal filter holds them back until the
 watermark has passed the time by which they are ordered. What comes for them later is late, as in a sink of final rows.
-All that is due comes out at once: what stayed behind would be late for the pattern.
+All that is due comes out at once: what stayed behind would be late for the pattern. Results of OVER, and ranks, that go
+by the time are final already (`passes.settle_orders`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from rowkind.service.clocks import Closing
+from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -19,6 +21,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -34,6 +37,10 @@ from rowkind.service.plan.tree import bottom_up
 _UNTIMED = (
     ": order it by the end of a window, or another time that a watermark is on, and it takes them once they are final, "
     "or match the rows of a table with mode append, before they are made into something that changes"
+)
+_OVER_UNTIMED = (
+    ": begin the ORDER BY of OVER with the time that a watermark is on, ascending, and let OVER look back, or ahead by "
+    "RANGE and an INTERVAL. LEAD and ROWS … FOLLOWING wait for a next row, and no watermark says when that comes"
 )
 
 
@@ -51,7 +58,11 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
     if changing is not None and (found is None or allowed_ms(tables, found[0])):
         raise Refusal(
             f"MATCH_RECOGNIZE takes rows that only come, but {_why(changing)}"
-            + (_UNTIMED if found is None else ", also when the watermark has passed: leave out `allowed_lateness`"),
+            + (
+                _untimed(changing)
+                if found is None
+                else ", also when the watermark has passed: leave out `allowed_lateness`"
+            ),
             node.at,
         )
     if found is None:
@@ -59,6 +70,12 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
         raise Refusal(
             f"a watermark puts the rows of MATCH_RECOGNIZE into order, and there is none on {shown}: say "
             "`watermark: {column: …, delay: …}` of its table in the job file",
+            node.at,
+        )
+    if kept(node.input)[node.time].nullable:
+        raise Refusal(
+            "the time of MATCH_RECOGNIZE may be NULL, and a row without a time has no place in the order: leave such "
+            f"rows out by WHERE {node.time.rpartition('.')[2]} IS NOT NULL in a derived table",
             node.at,
         )
     clock, moment = found
@@ -76,6 +93,11 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
     return replace(node, input=replace(node.input, input=below, closing=closing))
 
 
+def _untimed(node: LogicalNode) -> str:
+    """What to do about rows that change and that no watermark makes final."""
+    return _OVER_UNTIMED if isinstance(node, LogicalOver) else _UNTIMED
+
+
 def _why(node: LogicalNode) -> str:
     """What makes rows change, in a sentence."""
     match node:
@@ -85,6 +107,8 @@ def _why(node: LogicalNode) -> str:
             return "the row of a group changes with every row that comes to it"
         case LogicalRank():
             return "a row leaves the range of a rank when another one takes its place"
+        case LogicalOver():
+            return "a row that comes between others changes what OVER gives them"
         case LogicalSession():
             return "a row may make two sessions one"
         case LogicalJoin(kind="anti" | "not in"):

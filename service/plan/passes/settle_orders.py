@@ -6,9 +6,9 @@ peers, has more in it later (Flink's append OVER). A frame that looks ahead by t
 passed that time, which `hold_back` waits for above the Over; one that looks ahead by rows may wait for ever. Nor does
 the number of a row change then, so that the first rows of a partition stay its first (Flink's first-row deduplication).
 
-All rows of a partition are in one shard, so that they stay in order where more is due than one batch lets out. For
-sinks that want final rows. Not where rows may be late by `allowed_lateness`, and not for windows in the partition,
-which are final as a whole.
+All rows of a partition are in one shard, so that they stay in order where more is due than one batch lets out. This is
+done for sinks that want final rows, and below row patterns, whose rows must not change. It is not done where rows may
+be late by `allowed_lateness`, and not for windows in the partition, which are final as a whole.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from functools import partial
 
 from rowkind.service.clocks import Closing
 from rowkind.service.plan.calls import LogicalOverCall
-from rowkind.service.plan.columns import columns
+from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalRank, LogicalTemporalFilter
 from rowkind.service.plan.passes.allow_late import allowed_ms
 from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
-from rowkind.service.plan.passes.hold_back import AT_ONCE, wants_final
+from rowkind.service.plan.passes.hold_back import AT_ONCE, wants_final, where_final
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.plan.tree import bottom_up
 
 
 def settle_orders(query: Query) -> Query:
     """The query with rows in order below what goes by a time, if the sink wants final rows. Raises Refusal."""
-    tables = timed_tables(query.root)
-    if not wants_final(query.root, query):
-        return query
-    return replace(query, root=bottom_up(query.root, partial(_visit, tables)))
+    other = ", or say `emit: changes` and give the sink mode retract or upsert" * wants_final(query.root, query)
+    return replace(query, root=where_final(query, partial(_visit, timed_tables(query.root), other)))
 
 
-def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
+def _visit(tables: Tables, other: str, node: LogicalNode) -> LogicalNode:
     match node:
         case LogicalOver() if (ahead := _ahead(node.calls.values())) is not None:
-            side = _in_time(tables, node)
+            side = _in_time(tables, other, node)
             return node if side is None else replace(node, input=side, ahead=ahead)
         case LogicalRank():
-            side = _in_time(tables, node)
+            side = _in_time(tables, other, node)
             return node if side is None else replace(node, input=side, in_time=True)
     return node
 
 
-def _in_time(tables: Tables, node: LogicalOver | LogicalRank) -> LogicalInput | None:
-    """The input with its rows in the order of time that the node asks for; None where there is no such order."""
+def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> LogicalInput | None:
+    """The input with its rows in the order of time that the node asks for; None where there is no such order.
+
+    `other` is what can be done if a time may be NULL, besides leaving such rows out.
+    """
     if not node.order or node.order[0].descending:
         return None
     below, first = node.input.input, node.order[0].column
@@ -61,10 +61,10 @@ def _in_time(tables: Tables, node: LogicalOver | LogicalRank) -> LogicalInput | 
     if found is None or allowed_ms(tables, found[0]):
         return None
     clock, begins = found
-    if columns(below)[first].nullable:
+    if kept(node.input)[first].nullable:
         raise Refusal(
             "this time may be NULL, and no watermark passes a row without a time: leave such rows out by "
-            "WHERE … IS NOT NULL, or say `emit: changes` and give the sink mode retract or upsert",
+            f"WHERE … IS NOT NULL{other}",
             node.at,
         )
     held = LogicalTemporalFilter(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rowkind.service.clocks import Closing
-from rowkind.service.plan.columns import columns
+from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalTemporalFilter
 from rowkind.service.plan.passes.close_inputs import passed, timed_tables
@@ -58,7 +58,7 @@ def _sorted(node: LogicalTemporalFilter, query: Query) -> LogicalTemporalFilter:
     if found is None:
         raise Refusal(_ORDER, node.at)
     clock, begins = found
-    if columns(below)[begins.column].nullable:
+    if kept(node.input)[begins.column].nullable:
         raise Refusal(
             "this time may be NULL, and a row without a time has no place in the order: leave such rows out by "
             "WHERE … IS NOT NULL",

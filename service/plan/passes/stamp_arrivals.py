@@ -14,24 +14,20 @@ from dataclasses import replace
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalStamp, LogicalTemporalFilter
-from rowkind.service.plan.passes.hold_back import wants_final
+from rowkind.service.plan.passes.hold_back import where_final
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.tree import bottom_up
 
 
 def stamp_arrivals(query: Query) -> Query:
-    """The query with the time of arrival in its order, where rows only come below and its sink wants them once."""
+    """The query with the time of arrival in its order, where rows only come below and they are to come once."""
+    root = where_final(query, lambda node: _stamped(node) if isinstance(node, LogicalOver) else node)
+    return replace(query, root=bottom_up(root, _in_order))
 
-    def visit(node: LogicalNode) -> LogicalNode:
-        match node:
-            case LogicalOver() if wants_final(node, query):
-                return _stamped(node)
-            case LogicalTemporalFilter(order=[_, *_]):
-                return _stamped(node)
-        return node
 
-    return replace(query, root=bottom_up(query.root, visit))
+def _in_order(node: LogicalNode) -> LogicalNode:
+    return _stamped(node) if isinstance(node, LogicalTemporalFilter) and node.order else node
 
 
 def _stamped(node: LogicalOver | LogicalTemporalFilter) -> LogicalNode:

@@ -20,7 +20,6 @@ from rowkind.service.plan.calls import LogicalDefine, OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
-    LogicalFilter,
     LogicalInput,
     LogicalMatch,
     LogicalNode,
@@ -30,10 +29,10 @@ from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.match_calls import Calls
-from rowkind.service.plan.sql.match_clause import MatchClause
 from rowkind.service.plan.sql.row_pattern import NamedPattern, row_pattern
 from rowkind.service.plan.sql.scope import Relation, Scope, near
 from rowkind.service.plan.sql.time_windows import length_of
+from rowkind.service.plan.syntax import MatchClause, sql_text
 
 
 def matched(
@@ -69,8 +68,6 @@ class _Matched:
         conditions = self._conditions(calls, names)
         measures = self._measures(calls, all_rows=all_rows)
         rows = self.rows
-        if self.types[time].nullable:
-            rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=resolved(time), expression=exp.Null())),))
         if calls.computed:
             rows = LogicalProject(rows, {**{name: resolved(name) for name in self.types}, **calls.computed})
         match = LogicalMatch(
@@ -117,13 +114,13 @@ class _Matched:
         for each in order.expressions:
             nulls_first = bool(each.args.get("nulls_first"))
             found.append(OrderColumn(self._column(each.this, "ORDER BY"), bool(each.args.get("desc")), nulls_first))
-        first = order.expressions[0]
+        first, time = order.expressions[0], found[0].column or ""
         if found[0].descending:
             raise Refusal("rows are put into the order in which time passes: leave DESC out", first)
-        if family(self.types[found[0].column or ""]) not in ("timestamp", "local"):
-            type_ = self.types[found[0].column or ""]
+        if family(self.types[time]) not in ("timestamp", "local"):
             raise Refusal(
-                f"ORDER BY begins with a time, the column of a table's watermark, and this is {type_.sql}", first
+                f"ORDER BY begins with a time, the column of a table's watermark, and this is {self.types[time].sql}",
+                first,
             )
         return tuple(found)
 
@@ -199,7 +196,7 @@ class _Matched:
         if isinstance(node, exp.Boolean) and node.this:
             return None
         condition, called = calls.condition(node, number)
-        return LogicalDefine(str(node.sql("spark", comments=False)), tuple(conjuncts(condition)), called)
+        return LogicalDefine(sql_text(node), tuple(conjuncts(condition)), called)
 
     def _measures(self, calls: Calls, *, all_rows: bool) -> dict[str, exp.Expr]:
         found: dict[str, exp.Expr] = {}
