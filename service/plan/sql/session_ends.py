@@ -1,17 +1,19 @@
 """When sessions end: the largest time of each, and the gap.
 
-All rows of a session come again when its end moves, if they have it as a column (`operators.session`). So they have it
-where it is asked for, and not where an aggregate knows it as well:
+All rows of a session are sent again when its end moves, if they have it as a column (`operators.session`). So they have
+it only where a query reads it, and an aggregate of whole sessions computes it instead:
 
     … GROUP BY k, window_start, window_end      … MAX(ts) + gap GROUP BY k, window_start
 
-That is where the rows are grouped by sessions anyway, and their end is read for nothing else; also where nobody asks
-for the end, but a watermark passes it (`passes.close_inputs`).
+The rows of a group must be all rows of one session for that. If a filter leaves some of them out, or if the groups are
+finer than sessions, their largest time is not that of the session, and the end is a column. The same is true where the
+query does not read the end, but a watermark closes the groups by it (`passes.close_inputs`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -29,6 +31,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, interval
+from rowkind.service.plan.traits.meanings import meaning, moved
 from rowkind.service.plan.tree import walk, with_inputs
 
 
@@ -53,33 +56,30 @@ def _session(node: LogicalNode) -> LogicalSession | None:
 
 def _of_end(node: LogicalNode, end: str) -> frozenset[str]:
     """The columns that are computed from the end of a session."""
-    match node:
-        case LogicalProject():
-            below = _of_end(node.input, end)
-            return frozenset(name for name, output in node.outputs.items() if reads(output) & below)
-        case LogicalFilter():
-            return _of_end(node.input, end)
-        case _:
-            return frozenset([end])
+    return frozenset(name for name in columns(node) if end in reads(meaning(node, resolved(name))))
+
+
+def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
+    """The conditions of all filters above a session, over its columns."""
+    while isinstance(node, LogicalFilter | LogicalProject):
+        if isinstance(node, LogicalFilter):
+            yield from (meaning(node.input, each) for each in node.conjuncts)
+        node = node.input
 
 
 def _filtered_by(node: LogicalNode, end: str) -> bool:
-    """Whether a filter asks for the end of a session."""
+    """Whether a filter reads the end of a session."""
+    return any(end in reads(each) for each in _conditions(node))
+
+
+def _with_end(node: LogicalNode, more: str = "") -> LogicalNode:
+    """The same over sessions that have their ends, and with the column `more` of them."""
     match node:
-        case LogicalProject():
-            return _filtered_by(node.input, end)
         case LogicalFilter():
-            below = _of_end(node.input, end)
-            return any(reads(each) & below for each in node.conjuncts) or _filtered_by(node.input, end)
-        case _:
-            return False
-
-
-def _with_end(node: LogicalNode) -> LogicalNode:
-    """The same over sessions that have their ends."""
-    match node:
-        case LogicalFilter() | LogicalProject():
-            return replace(node, input=_with_end(node.input))
+            return replace(node, input=_with_end(node.input, more))
+        case LogicalProject():
+            kept = {more: resolved(more)} if more else {}
+            return replace(node, input=_with_end(node.input, more), outputs={**node.outputs, **kept})
         case _:
             return with_inputs(node, with_ends)
 
@@ -100,51 +100,65 @@ def _without_end(node: LogicalNode, end: str, more: str = "") -> LogicalNode:
             raise AssertionError("there are filters and projections above a session")
 
 
-def _meaning(node: LogicalNode, expression: exp.Expr, *, through: bool = False) -> exp.Expr:
-    """An expression over the columns of the session below, or of what that is `through` projections over."""
-    match node:
-        case LogicalProject():
-            return _meaning(node.input, substitute(expression, node.outputs), through=through)
-        case LogicalFilter():
-            return _meaning(node.input, expression, through=through)
-        case LogicalSession() if through:
-            return _meaning(node.input.input, expression)
-        case _:
-            return expression.unnest()
-
-
 def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> LogicalNode:
-    """An aggregate over sessions: one that also has their last times, if it is by them."""
+    """An aggregate over sessions, with their ends if it needs them."""
     rows = node.input.input
     read = frozenset[str]().union(*(call.reads for call in node.calls.values()))
-    ends, asked = _of_end(rows, end), read.union(node.group)
+    ends = _of_end(rows, end)
+    filtered = _filtered_by(rows, end)
+    asked = filtered or bool(ends & read.union(node.group))
     closes = any(isinstance(each, LogicalScan) and each.source.watermark is not None for each in walk(session))
-    if not ends & asked and not _filtered_by(rows, end) and not closes:
+    groups = {name: meaning(rows, resolved(name)) for name in node.group}
+    starts = [name for name, meant in groups.items() if meant == resolved(session.start)]
+    below = _Below(session)
+    by_session = bool(starts) and below.parts <= set(map(below.meaning, groups.values()))
+    if not asked and not (closes and by_session):
         return replace(node, input=LogicalInput(_without_end(rows, end)))
-    groups = {name: _meaning(rows, resolved(name)) for name in node.group}
-    whole = {_meaning(rows, resolved(name), through=True) for name in node.group}
-    parts = {_meaning(session, resolved(name), through=True) for name in session.partition}
-    only = all(reads(groups[name]) == {end} for name in ends & set(node.group))
-    by_session = resolved(session.start) in groups.values() and parts <= whole
-    if not by_session and not ends & asked and not _filtered_by(rows, end):
-        return replace(node, input=LogicalInput(_without_end(rows, end)))
-    if not (by_session and only) or ends & read or _filtered_by(rows, end):
+    alone = all(reads(groups[name]) == {end} for name in ends.intersection(node.group))
+    if by_session and alone and not filtered and not ends & read and below.agree(*groups.values(), *_conditions(rows)):
+        return _with_last(node, session, ends, starts[0])
+    if not (by_session and closes) or any(moved(each) == resolved(end) for each in groups.values()):
         return replace(node, input=LogicalInput(_with_end(rows)))
-    last, call = session.last, _last(session)
-    below = _without_end(rows, end, session.time)
-    group = tuple(name for name in node.group if name not in ends)
-    aggregate = replace(node, input=LogicalInput(below), group=group, calls={**node.calls, last: call})
-    meant = {end: _end(session, last)}
-    outputs = {name: substitute(groups[name], meant) if name in ends else resolved(name) for name in columns(node)}
-    return LogicalProject(aggregate, outputs)
+    # All rows of a group have one end, by which a watermark closes it.
+    closed = replace(node, input=LogicalInput(_with_end(rows, end)), group=(*node.group, end))
+    return LogicalProject(closed, {name: resolved(name) for name in columns(node)})
 
 
-def _end(session: LogicalSession, last: str) -> exp.Expr:
-    # There is no session without a row, but the type of MAX does not say so.
-    time = exp.Coalesce(this=resolved(last), expressions=[resolved(session.start)])
-    return WindowEnd(this=time, size=interval(session.gap))
+@dataclass(frozen=True)
+class _Below:
+    """What expressions over the columns of a session mean below it."""
+
+    session: LogicalSession
+
+    @property
+    def parts(self) -> set[exp.Expr]:
+        """The columns by which rows are put into sessions."""
+        return {self.meaning(resolved(name)) for name in self.session.partition}
+
+    def meaning(self, expression: exp.Expr) -> exp.Expr:
+        """An expression over what is below the session."""
+        return meaning(self.session.input.input, expression)
+
+    def agree(self, *expressions: exp.Expr) -> bool:
+        """Whether each of these expressions has one value in all rows of a session."""
+        session = self.session
+        fixed = {*session.partition, session.start, session.end}
+        return all(reads(each) <= fixed or self.meaning(each) in self.parts for each in expressions)
 
 
-def _last(session: LogicalSession) -> LogicalCall:
+def _with_last(node: LogicalAggregate, session: LogicalSession, ends: frozenset[str], start: str) -> LogicalProject:
+    """An aggregate of whole sessions with the last time of each; `start` is the group column with its beginning."""
+    assert session.end is not None, "the caller has found it"
+    rows, last, time = node.input.input, session.last, session.time
     type_ = columns(session)[session.start].as_nullable()
-    return LogicalCall("max", (session.time,), type_, exp.Max(this=resolved(session.time)))
+    call = LogicalCall("max", (time,), type_, exp.Max(this=resolved(time)))
+    group = tuple(name for name in node.group if name not in ends)
+    below = LogicalInput(_without_end(rows, session.end, time))
+    # There is no session without a row, but the type of MAX does not say so.
+    found = exp.Coalesce(this=resolved(last), expressions=[resolved(start)])
+    meant = {session.end: WindowEnd(this=found, size=interval(session.gap))}
+    outputs = {
+        name: substitute(meaning(rows, resolved(name)), meant) if name in ends else resolved(name)
+        for name in columns(node)
+    }
+    return LogicalProject(replace(node, input=below, group=group, calls={**node.calls, last: call}), outputs)

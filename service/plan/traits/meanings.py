@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from sqlglot import exp
 
-from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject
+from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject, LogicalSession
 from rowkind.service.plan.scalar.conjuncts import substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
@@ -32,8 +33,23 @@ def moved(expression: exp.Expr) -> exp.Expr:
 
 
 def telling(node: LogicalNode, names: Iterable[str]) -> list[frozenset[str]]:
-    """Sets of these columns, from each of which one is enough to tell the whole set: where a window begins or ends."""
+    """Sets of these columns, from each of which one is enough to tell the whole set: where a window begins or ends.
+
+    For sessions this is true among the rows of one partition, and so only if its columns are among these.
+    """
+    meanings = {name: meaning(node, resolved(name)) for name in names}
+    begins = _begins(node, set(meanings.values()))
     found: dict[exp.Expr, set[str]] = {}
-    for name in names:
-        found.setdefault(moved(meaning(node, resolved(name))), set()).add(name)
+    for name, meant in meanings.items():
+        time = moved(meant)
+        found.setdefault(begins.get(time, time), set()).add(name)
     return [frozenset(each) for each in found.values()]
+
+
+def _begins(node: LogicalNode, known: AbstractSet[exp.Expr]) -> Mapping[exp.Expr, exp.Expr]:
+    """For the end of the sessions below, where they begin, if their partition is among what is `known`."""
+    while isinstance(node, LogicalFilter | LogicalProject) and not (isinstance(node, LogicalProject) and node.view):
+        node = node.input
+    if not isinstance(node, LogicalSession) or node.end is None or not known >= set(map(resolved, node.partition)):
+        return {}
+    return {resolved(node.end): resolved(node.start)}

@@ -12,7 +12,8 @@ They decide how an operator keeps its input, by which key a sink may replace row
     semi, anti,     those of the left side
     mark
     lookup          those of the left side where each of its rows meets one; else one of each side together
-    aggregate       the group columns, or fewer of them that were unique before; none at all without GROUP BY: one row
+    aggregate       the group columns, or fewer of them that were unique before; none at all without GROUP BY: one row;
+                    of where a window begins and where it ends one is enough
     session         those below
     rank            those below; with ROW_NUMBER also partition and number, or the partition alone where one row is
                     kept; of where a window begins and where it ends one is enough
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import islice, permutations, product
 
 from sqlglot import exp
 
@@ -81,8 +82,9 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
             pairs = product(unique_keys(node.left.input), unique_keys(node.right.input))
             return _minimal(left | right for left, right in pairs)
         case LogicalAggregate():
-            group = frozenset(node.group)
-            return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])
+            below, group = node.input.input, frozenset(node.group)
+            groups = islice(product(*telling(below, node.group)), _MOST_VARIANTS)
+            return _minimal([*map(frozenset, groups), *(key for key in unique_keys(below) if key <= group)])
         case LogicalRank():
             return _ranked(node)
         case LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter() | LogicalStamp():
