@@ -14,7 +14,7 @@ from sqlglot import exp
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalProject
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
 from rowkind.service.plan.traits.meanings import meaning
@@ -36,7 +36,8 @@ def _visit(node: LogicalNode) -> LogicalNode:
             others = {other: each for other, each in meanings.items() if other != name and other not in found}
             told = _told_by(meant, others)
             if reads(told) <= others.keys():
-                found[name] = told
+                # What has been told by this column is told by what this column is told by.
+                found = {each: substitute(by, {name: told}) for each, by in found.items()} | {name: told}
     if not found:
         return node
     narrow = replace(node, group=tuple(name for name in node.group if name not in found))
