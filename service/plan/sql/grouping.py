@@ -94,6 +94,7 @@ class Grouping:
     sets: GroupingSets | None = field(default=None, init=False)
     _types: Columns = field(init=False)
     _groups: dict[exp.Expr, str] = field(default_factory=dict)
+    _linked: dict[exp.Expr, str] = field(default_factory=dict)
     _computed: dict[exp.Expr, str] = field(default_factory=dict)
     _calls: dict[ParsedCall, str] = field(default_factory=dict)
     _built: dict[str, LogicalCall] = field(default_factory=dict)
@@ -109,21 +110,25 @@ class Grouping:
         for window in bare.find_all(exp.Window):
             raise Refusal("a window function cannot be grouped by: compute it in a derived table", window)
         if bare not in self._groups:
-            type_ = self._type(bare, at)
-            if not type_.orderable:
-                raise Refusal(f"a {type_.sql} cannot be grouped by: group by fields of it, or by a key", at)
+            self._check_orderable(bare, at)
             self._groups[bare] = self._named(bare, name) if self.in_sets else self._column(bare, name)
         return self._groups[bare]
 
-    @property
-    def grouped(self) -> set[str]:
-        """The columns that group expressions read."""
-        return set().union(*map(reads, self._groups))
+    def link_by(self, node: exp.Expr, at: exp.Expr) -> str:
+        """Group by what links a subquery to a row around it, in every set; gives its column. Raises Refusal."""
+        if not self.in_sets:
+            return self.group_by(node, at)
+        bare = node.unnest()
+        if bare not in self._linked:
+            self._check_orderable(bare, at)
+            self._linked[bare] = self._named(bare, "")
+        return self._linked[bare]
 
     @property
     def group(self) -> tuple[str, ...]:
         """The group columns."""
-        return (*dict.fromkeys(self._groups.values()), *([self.sets.id] if self.sets is not None else []))
+        own = dict.fromkeys([*self._groups.values(), *self._linked.values()])
+        return (*own, *([self.sets.id] if self.sets is not None else []))
 
     @property
     def of_empty(self) -> dict[str, exp.Expr]:
@@ -158,11 +163,12 @@ class Grouping:
         """The rows in groups. Raises Refusal."""
         if not any(call.distinct for call in self._built.values()):
             no_split(split)
-        inputs = [*self._groups.values()]
+        inputs = [*self._groups.values(), *self._linked.values()]
         for call in self._built.values():
             inputs += call.reads
         groups = self._groups if self.in_sets else {}
-        by_column = {name: node for node, name in (*self._computed.items(), *groups.items())}
+        named = (*self._computed.items(), *groups.items(), *self._linked.items())
+        by_column = {name: node for node, name in named}
         outputs = {name: by_column.get(name, resolved(name)) for name in dict.fromkeys(inputs)}
         rows = LogicalProject(self.below, outputs)
         return LogicalAggregate(
@@ -243,6 +249,11 @@ class Grouping:
             return self._column(node)
         guarded = exp.Case(ifs=[exp.If(this=filter_.copy(), true=node.copy())])
         return self._column(guarded, like=node)
+
+    def _check_orderable(self, node: exp.Expr, at: exp.Expr) -> None:
+        type_ = self._type(node, at)
+        if not type_.orderable:
+            raise Refusal(f"a {type_.sql} cannot be grouped by: group by fields of it, or by a key", at)
 
     def _type(self, node: exp.Expr, at: exp.Expr) -> Type:
         if reads(node) & self.later:

@@ -255,7 +255,7 @@ class OneSelect:
             sets = tuple(frozenset(columns_[each.unnest()] for each in one) for one in self._sets)
             grouping.sets = GroupingSets(sets, tuple(dict.fromkeys(columns_.values())), self._names.fresh("grouping"))
         links = equal_links(self._links, columns(self._node).keys())
-        self._links = tuple(link.over(grouping.group_by(link.own, link.at)) for link in links)
+        self._links = tuple(link.over(grouping.link_by(link.own, link.at)) for link in links)
         at = self._tree.args.get("group") or next((call for each in clauses for call in calls(each)), self._tree)
         named = self._context.named
         clauses = clauses.changed(lambda node, name: grouping.over(node, name if named else ""))
