@@ -80,6 +80,7 @@ class Calc:
     def expressions(self) -> Iterator[Expression]:
         """All that is computed."""
         for expand in self.expands:
-            yield from (expand.array, *expand.carried, *([expand.predicate] if expand.predicate else []))
+            conditions = (expand.predicate, expand.condition)
+            yield from (expand.array, *expand.carried, *(each for each in conditions if each is not None))
         yield from (*self.columns, *self.key.parts, *(each.expression for each in self.sub_key))
         yield from [self.predicate] if self.predicate else []

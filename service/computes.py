@@ -187,7 +187,9 @@ def _calc(node: PhysicalNode) -> str:
 def _expand(expand: Expand, names: Mapping[str, str]) -> str:
     computed = [_expression(each, names) for each in (expand.array, *expand.carried)]
     predicate = _expression(expand.predicate, names) if expand.predicate else ""
-    return f"{computed} {_types(expand.output)} {predicate} {expand.made} {expand.first} {expand.inline} {expand.outer}"
+    condition = f" {_expression(expand.condition, _numbered(expand.output))}" if expand.condition else ""
+    made = f"{expand.made} {expand.first} {expand.inline} {expand.outer}{condition}"
+    return f"{computed} {_types(expand.output)} {predicate} {made}"
 
 
 def _key(key: Key, names: Mapping[str, str]) -> str:

@@ -37,8 +37,9 @@ class Expand:
     `made` of an element. `array` is an array or a map; `inline` says that it has structs, whose fields are columns.
     A part of `made` is a number: 0 for the element, or for the key of a map or the first field, 1 for the next one;
     `PLACE` for the number of the element in its row, from `first` on. `outer` says that a row without elements comes
-    out once, with NULLs. `text` is what the user wrote. `finest` says that the elements are grouping sets, the same for
-    each row, and is the place of the one with all columns: rows that are of one group in it are so in every other.
+    out once, with NULLs. With `condition`, over the columns that come out, elements count only if it is true. `text` is
+    what the user wrote. `finest` says that the elements are grouping sets, the same for each row, and is the place of
+    the one with all columns: rows that are of one group in it are so in every other.
     """
 
     array: Expression
@@ -50,4 +51,5 @@ class Expand:
     outer: bool
     text: str
     predicate: Expression | None = None
+    condition: Expression | None = None
     finest: int | None = None

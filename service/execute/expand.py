@@ -66,25 +66,45 @@ def _expanded(step: Expand, record: Record, rows: Rows, *, nulls: bool) -> Rows:
     if not len(rows):
         return rows
     values = Values(record, (step.array, *step.carried), rows.payload, nulls=nulls)
-    elements = _Elements.of(values.of(step.array), inline=step.inline)
-    of, place = _places(elements.counts, outer=step.outer)
+    made = _ExpandedRows.of(step, values)
+    of, place = _places(made.elements.counts, outer=step.outer and step.condition is None)
+    if step.condition is not None:
+        met = passes(step.condition, step.output, made.rows(of, place), nulls=nulls)
+        of, place = _with_pads(of[met], place[met], len(rows) if step.outer else 0)
     order, halves = _by_update(updates(rows), of, place)
     of, place = of[order], place[order]
-    count = len(step.carried)
-    carried = values.packed(Record("Row", step.output.fields[:count]), step.carried)
-    made = Record("Row", step.output.fields[count:])
-    columns = {
-        field.name: elements.column(part, step.first, of, place)
-        for field, part in zip(made.fields, step.made, strict=True)
-    }
-    payload = carried.take(pa.array(of)) if count else None
-    if columns:
-        encoded = codec.encode(made, columns, len(of))
-        payload = encoded if payload is None else codec.concat_rows(payload, encoded)
-    elif payload is None:
-        payload = codec.encode(made, {}, len(of))
+    payload = made.rows(of, place)
     kind = rows.kind[of]
     return Rows(np.where(halves, _alone(kind), kind) if halves.any() else kind, rows.seq[of], payload)
+
+
+@dataclass(frozen=True)
+class _ExpandedRows:
+    """What a step makes of rows: of each row its columns `carried`, None without any, and parts of its `elements`."""
+
+    step: Expand
+    carried: pa.BinaryArray | None
+    elements: _Elements
+
+    @classmethod
+    def of(cls, step: Expand, values: Values) -> Self:
+        """That of rows whose `values` are known."""
+        fields = step.output.fields[: len(step.carried)]
+        carried = values.packed(Record("Row", fields), step.carried) if fields else None
+        return cls(step, carried, _Elements.of(values.of(step.array), inline=step.inline))
+
+    def rows(self, of: Indices, place: Int64s) -> pa.BinaryArray:
+        """The payloads of these places of these rows."""
+        step, carried = self.step, None if self.carried is None else self.carried.take(pa.array(of))
+        made = Record("Row", step.output.fields[len(step.carried) :])
+        if carried is not None and not made.fields:
+            return carried
+        columns = {
+            field.name: self.elements.column(part, step.first, of, place)
+            for field, part in zip(made.fields, step.made, strict=True)
+        }
+        encoded = codec.encode(made, columns, len(of))
+        return encoded if carried is None else codec.concat_rows(carried, encoded)
 
 
 @dataclass(frozen=True)
@@ -120,6 +140,14 @@ def _places(counts: Int64s, *, outer: bool) -> tuple[Indices, Int64s]:
     of = np.repeat(np.arange(len(counts)), times)
     place = np.arange(len(of)) - np.repeat(np.cumsum(times) - times, times)
     return of, np.where(counts[of] == 0, -1, place)
+
+
+def _with_pads(of: Indices, place: Int64s, rows: int) -> tuple[Indices, Int64s]:
+    """The same, and a row that is there though it has nothing for each of so many rows of which there is none."""
+    missing = np.setdiff1d(np.arange(rows), of)
+    of, place = np.concatenate([of, missing]), np.concatenate([place, np.full(len(missing), -1)])
+    order = np.argsort(of, kind="stable")
+    return of[order], place[order]
 
 
 def _by_update(update: Int64s, of: Indices, place: Int64s) -> tuple[Indices, Mask]:

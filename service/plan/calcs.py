@@ -123,7 +123,7 @@ def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tu
     if not isinstance(last, LogicalExpand):
         return (), below
     conditions, meanings = _merged(last.input, below)
-    read = set[str]().union(*map(reads, asked))
+    read = set[str]().union(*map(reads, (*asked, *last.condition)))
     carried = [name for name in columns(last.input) if name in read]
     made = {name: part for name, part in {last.place: PLACE, **last.elements}.items() if name in read}
     array, sources = substitute(last.array, meanings), [meanings[name] for name in carried]
@@ -139,6 +139,7 @@ def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tu
         outer=last.outer,
         text=show(last.at),
         predicate=compile_condition(conditions, below),
+        condition=compile_condition(last.condition, by_name(types_)),
         finest=last.finest,
     )
     return (*earlier, step), by_name(types_)

@@ -198,9 +198,10 @@ def _calc(calc: Calc) -> Fingerprint:
 
 def _expand(expand: Expand) -> str:
     outer = " or NULL" if expand.outer else ""
+    on = f" on {expand.condition.text}" if expand.condition else ""
     where = f" where {expand.predicate.text}" if expand.predicate else ""
     carried = "".join(f", {each.text}" for each in expand.carried)
-    return f"{expand.text}{outer} AS {_columns(expand.output.names)} of {expand.array.text}{carried}{where}"
+    return f"{expand.text}{on}{outer} AS {_columns(expand.output.names)} of {expand.array.text}{carried}{where}"
 
 
 def _computes(calc: Calc) -> bool:

@@ -199,11 +199,10 @@ class LogicalRank:
 class LogicalExpand:
     """Each row of the input as often as its `array` has elements, an array or a map, with one of them in each.
 
-    `elements` are the columns of an element by their names, and which part of it each is: 0 for the element, or for
-    the key of a map or the first field where `inline` takes structs apart, 1 for the next one. `place` is the column
-    with its number in the row, from `first` on. `outer` says that a row without elements stays, with NULLs, and
-    `distinct` that no two elements of a row are equal. `finest` is the place of the grouping set with all columns, if
-    the elements are grouping sets and there is one. `at` is the call in the SQL.
+    `elements` are the columns of an element by name, and its parts: 0 is the element, the key of a map, or the first
+    field where `inline` takes structs apart. `place` is the column with its number in the row, from `first`. `outer`:
+    a row without elements stays, with NULLs; `distinct`: no two elements of a row are equal. Only elements count for
+    which `condition` is true. `finest` is the place of the grouping set with all columns. `at` is the call in the SQL.
     """
 
     input: LogicalNode
@@ -216,6 +215,7 @@ class LogicalExpand:
     outer: bool = False
     distinct: bool = False
     finest: int | None = None
+    condition: tuple[exp.Expr, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -350,7 +350,7 @@ class LogicalMatch:
 
     @property
     def time(self) -> str:
-        """The column with the time, which is never NULL."""
+        """The column with the time, never NULL behind `passes.order_matches`."""
         return self.ordered[0]
 
     @property

@@ -318,11 +318,13 @@ def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
 
 def _expand(expand: Expand) -> str:
     rows = "each row" if expand.predicate is None else f"each row where {expand.predicate.text}"
-    return f"{rows} into one per element of {expand.text}" + (", or one with NULLs" if expand.outer else "")
+    which = "" if expand.condition is None else f" where {expand.condition.text}"
+    return f"{rows} into one per element of {expand.text}{which}" + (", or one with NULLs" if expand.outer else "")
 
 
 def _expand_values(expand: Expand) -> dict[str, Any]:
-    where: dict[str, Any] = {} if expand.predicate is None else {"filter": expand.predicate.text}
+    asked = {"filter": expand.predicate, "elements_where": expand.condition}
+    where = {name: each.text for name, each in asked.items() if each is not None}
     return {"elements_of": expand.text, "outer": expand.outer, **where}
 
 

@@ -71,6 +71,7 @@ KEYS = {
     "functions": "the functions of the job's that the step calls at its exit, and where each is",
     "expands": "what makes several rows of one at the exit of the step, one after the other and before its filter",
     "elements_of": "of expands: what has the elements, for each of which there is a row",
+    "elements_where": "of expands: the condition of LEFT JOIN on elements; others count as if they were not there",
     "outer": "of expands: whether a row without elements stays, with NULLs",
     "filter_deletes": "true where a row that fails the filter goes on as a delete of its key",
     "drops_null_keys": "true where rows with a NULL in the next step's key are dropped, because they match nothing",

@@ -36,7 +36,7 @@ def check_functions(query: Query) -> Query:
             case LogicalProject():
                 _check(tuple(node.outputs.values()), node.input)
             case LogicalExpand():
-                _check((node.array,), node.input)
+                _check((node.array, *node.condition), node.input)
             case LogicalJoin():
                 _check((*node.condition, *(each for key in node.keys for each in (key.left, key.right))), None)
             case LogicalLookup():

@@ -63,7 +63,9 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
         case LogicalExpand():
             made = {node.place, *node.elements}
             kept = node.outer and not any(rejects(each, made) for each in above)
-            return replace(node, outer=kept, input=_narrow(node.input, _about(above, tuple(columns(node.input)))))
+            below = _narrow(node.input, _about(above, tuple(columns(node.input))))
+            narrowed = replace(node, outer=kept, condition=node.condition if kept else (), input=below)
+            return LogicalFilter(narrowed, node.condition) if node.condition and not kept else narrowed
         case LogicalJoin():
             return _narrow_join(node, above)
         case LogicalLookup():

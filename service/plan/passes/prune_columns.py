@@ -86,6 +86,7 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
 
 
 def _expand(node: LogicalExpand, wanted: set[str]) -> LogicalExpand:
+    wanted = wanted.union(*map(reads, node.condition))
     below = wanted.intersection(columns(node.input)) | reads(node.array)
     elements = {name: part for name, part in node.elements.items() if name in wanted}
     return replace(node, input=_prune(node.input, below), elements=elements)

@@ -2,6 +2,7 @@
 
     FROM t CROSS JOIN UNNEST(t.tags) WITH ORDINALITY AS u(tag, n)     a row for each element, which count from 1
     FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON TRUE                 a row without elements stays, with NULLs
+    FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON u.tag > t.least      so does one whose elements are all left out
     FROM t, LATERAL posexplode(t.tags) AS u(n, tag)                   elements count from 0
     FROM t LATERAL VIEW OUTER explode(t.counts) u AS name, number     keys and values of a map
     SELECT id, inline(items) FROM t                                   the fields of structs as columns
@@ -24,7 +25,7 @@ from rowkind.service.plan.logical import LogicalExpand, LogicalFilter, LogicalNo
 from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.scalar.functions import REFUSED
 from rowkind.service.plan.scalar.job_functions import ROWS, function_of
-from rowkind.service.plan.scalar.scalars import compile_scalar
+from rowkind.service.plan.scalar.scalars import compile_condition, compile_scalar
 from rowkind.service.plan.sql.context import Context, Queries
 from rowkind.service.plan.sql.grouping import calls, no_aggregates
 from rowkind.service.plan.sql.scope import Relation, Scope
@@ -42,8 +43,8 @@ class Generator:
     """A call that makes several rows of one.
 
     `array` is what has the elements. `ordinality` is the column with their numbers that stands behind the others, empty
-    if it has no name of its own; None where there is none. `names` are those of the columns behind the alias. `on` is
-    the condition of a join.
+    if it has no name of its own; None where there is none. `names` are those of the columns behind the alias. `outer`
+    says that a row without elements stays. `on` is the condition of a join, which is a LEFT JOIN if `left` says so.
     """
 
     call: exp.Func
@@ -52,6 +53,7 @@ class Generator:
     names: tuple[str, ...] = ()
     ordinality: str | None = None
     outer: bool = False
+    left: bool = False
     on: exp.Expr | None = None
 
     @property
@@ -64,7 +66,10 @@ def generator(at: exp.Expr) -> Generator | None:
     """What a piece of FROM, or of the SELECT list, makes of each row; None where that is one row. Raises Refusal."""
     if isinstance(at, exp.Join):
         found = generator(at.this)
-        return found and replace(found, outer=found.outer or _keeps_rows(at), on=at.args.get("on"))
+        if found is None:
+            return None
+        left = _keeps_rows(at)
+        return replace(found, outer=found.outer or left, left=left, on=at.args.get("on"))
     if isinstance(at, exp.Table) and isinstance(at.this, exp.Anonymous):
         # A function in FROM reads what stands before it, as in PostgreSQL, with and without LATERAL.
         found = generator(at.this)
@@ -109,11 +114,13 @@ def in_from(
     expand, relation = _expanded(found, alias, rows, scope, context)
     scope = replace(scope, relations=(*scope.relations, relation))
     conditions = conjuncts(scope.resolve(found.on) if found.on is not None else None)
-    if conditions and expand.outer:
-        raise Refusal(
-            f"LEFT JOIN {found.word} is written ON TRUE: a condition on its elements belongs into WHERE", found.on
-        )
-    return LogicalFilter(expand, conditions) if conditions else expand, scope
+    if not conditions:
+        return expand, scope
+    if not found.left:
+        return LogicalFilter(expand, conditions), scope
+    # A row stays if the condition is true for none of its elements.
+    compile_condition(conditions, by_name(columns(expand)))
+    return replace(expand, condition=conditions), scope
 
 
 def in_select(
@@ -148,6 +155,7 @@ def _expanded(
     found: Generator, alias: str, rows: LogicalNode, scope: Scope, context: Context
 ) -> tuple[LogicalExpand, Relation]:
     no_aggregates(found.array, found.word)
+    no_aggregates(found.on, "ON")
     array = scope.resolve(found.array)
     type_ = compile_scalar(array, by_name(columns(rows))).type
     inline = _takes_apart(found, type_)

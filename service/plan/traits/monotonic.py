@@ -63,7 +63,7 @@ def progress(node: LogicalNode) -> Monotonic | None:
             return below if below is not None and _stay(below, *node.conjuncts) else None
         case LogicalExpand():
             below = progress(node.input)
-            if below is None or not _stay(below, node.array):
+            if below is None or not _stay(below, node.array, *node.condition):
                 return None
             made: dict[str, Direction] = dict.fromkeys([*node.elements, node.place], "constant")
             return Monotonic(None, {**below.directions, **made}, below.from_null)
