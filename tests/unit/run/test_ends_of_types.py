@@ -51,7 +51,7 @@ _OTHERS = {
 def _outcomes(folder: Path, sql: str, table: Mapping[str, Any], changes: Sequence[Change], **settings: Any) -> set[str]:
     """What each cut into batches comes to: the rows that are left, or the class of the error."""
     found = set()
-    for rows in (1, len(changes)):
+    for rows in {1, len(changes)}:
         try:
             found.add(str(sorted(map(str, folded(folder, sql, {"t": table}, changes, batch_rows=rows, **settings)))))
         except RowkindError as error:
@@ -66,13 +66,13 @@ def _inserts(*times: str) -> list[Change]:
 @pytest.mark.parametrize("window", _WINDOWS)
 def test_a_row_whose_window_leaves_the_times_is_an_error_of_it(tmp_path: Path, window: str) -> None:
     """Also where the query does not read the window's end; with `on_error` the other rows stay, whatever the cut."""
-    for far in _FAR:
+    letters = {"on_error": "dead_letter", "dead_letters": {"topic": "letters"}}
+    alone = _outcomes(tmp_path, _WINDOWS[window], _TABLE, _inserts("2026-01-01T00:00:00Z"))
+    for far in some([_INFINITE, _FIRST, _LEAST, _LAST]):
         changes = _inserts("2026-01-01T00:00:00Z", far)
         table = _WITH_WATERMARK if far in (_INFINITE, _LAST) else _TABLE
-        letters = {"on_error": "dead_letter", "dead_letters": {"topic": "letters"}}
 
         assert _outcomes(tmp_path, _WINDOWS[window], table, changes) == {"ExpressionError 1"}, far
-        alone = _outcomes(tmp_path, _WINDOWS[window], table, changes[:1])
         assert _outcomes(tmp_path, _WINDOWS[window], table, changes, **letters) == alone, far
 
 
@@ -97,7 +97,7 @@ def test_far_times_go_through_queries_unharmed(tmp_path: Path, kind: str) -> Non
         (found,) = _outcomes(tmp_path, sql, _TABLE, changes)
 
         assert found.count("{") == count, (far, found)
-        assert kind not in ("kept", "cast", "extremes") or far.replace(".224192", ".224192") in found, found
+        assert kind not in ("kept", "cast", "extremes") or far in found, found
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,13 @@ def test_far_times_go_through_queries_unharmed(tmp_path: Path, kind: str) -> Non
         ("ts BETWEEN NOW() - INTERVAL 1 HOUR AND NOW() + INTERVAL 300000 DAYS", False, False),
         ("ts >= CURRENT_DATE - INTERVAL 7 DAYS", False, True),
         ("ts > NOW() - INTERVAL 1 DAY AND ts > NOW() - INTERVAL 2 DAYS", False, True),
+        ("ts > NOW() - INTERVAL 1 DAY AND CAST(ts AS TIMESTAMP_NTZ) > NOW() - INTERVAL 2 DAYS", False, True),
     ],
 )
 def test_now_is_compared_with_every_time(tmp_path: Path, condition: str, early: bool, late: bool) -> None:
     """A condition on NOW() computes no time that the query does not compute."""
     for far, holds in ((_LEAST, early), (_INFINITE, late)):
-        if far == _LEAST and ("CURRENT_DATE" in condition or "AND ts >" in condition):
+        if far == _LEAST and ("CURRENT_DATE" in condition or "DAY AND" in condition):
             continue  # It is in no day that can be computed with.
         (found,) = _outcomes(tmp_path, f"SELECT id FROM t WHERE {condition}", _TABLE, _inserts(far))
         assert found == ("[\"{'id': 1}\"]" if holds else "[]"), far
