@@ -23,13 +23,13 @@ from rowkind.operators.touched_keys import TouchedKeys
 _FEW = 2
 """Entries that are read of a run at first; a version that has been written again is two and one that cancels."""
 
-_FAR = int(np.iinfo(np.int64).max)
-
-NOWHERE = _FAR - 1
+NOWHERE = 1 << 62
 """The place of what has no place on its line: nothing lies there or behind."""
 
 LAST_PLACE = NOWHERE - 2
-"""The last place with room behind it; the first one is as far on the other side."""
+"""Where all times from the year 148,000 on stand; the first place is as far on the other side."""
+
+_FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,8 @@ class _Moment:
     @property
     def stamp(self) -> exp.Expr:
         """As a TIMESTAMP; the last one where it is later."""
-        return Later(this=self.time.copy(), by=interval(self.later_us))
+        moved = Later(this=self.time.copy(), by=interval(self.later_us)) if self.later_us else self.time.copy()
+        return exp.cast(moved, exp.DataType.build("TIMESTAMP"))
 
 
 def _moment(condition: ClockCondition, type_: Type) -> _Moment:

@@ -9,7 +9,7 @@ A retract table without a primary key may take back what was not there just as w
 their content, and so knows (`passes.tell_rows_apart`); an aggregate, a union and a retract topic do not.
 
 There, too, a Normalize is needed where a row may be equal to one with other bytes: with a DOUBLE that is 0.0 or
--0.0, or a map in another order.
+-0.0, or a map in another order. Columns that nobody reads are compared by a digest, which knows that.
 
 What takes rows apart into several must know the old row too, for each of its parts is to be taken back; and of a row
 that was not there, none.
@@ -18,6 +18,7 @@ that was not there, none.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from rowkind.avro.same_rows import varies
 from rowkind.service.plan.logical import (
@@ -31,43 +32,51 @@ from rowkind.service.plan.logical import (
     LogicalOver,
     LogicalProject,
     LogicalRank,
+    LogicalScan,
     LogicalSession,
     LogicalTemporalFilter,
     LogicalUnion,
 )
+from rowkind.service.plan.passes.prune_columns import prune_columns
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
-from rowkind.service.plan.tree import bottom_up
+from rowkind.service.plan.tree import bottom_up, walk
 
 
 def normalize_inputs(query: Query) -> Query:
     """The query with a Normalize above each table whose consumer cannot do without."""
-    root = bottom_up(query.root, _visit)
+    root = bottom_up(query.root, partial(_visit, _varied(query)))
     reason = _needed_by_sink(query, root)
     return replace(query, root=_normalized(root, reason) if reason else root)
 
 
-def _visit(node: LogicalNode) -> LogicalNode:
+def _varied(query: Query) -> frozenset[str]:
+    """The scans, by path, of which a column is read whose equal values may have different bytes."""
+    scans = (node for node in walk(prune_columns(query).root) if isinstance(node, LogicalScan))
+    return frozenset(scan.path for scan in scans if any(varies(scan.source.declared.type(name)) for name in scan.used))
+
+
+def _visit(varied: frozenset[str], node: LogicalNode) -> LogicalNode:
     match node:
         case LogicalJoin(counts_right=True):
-            right = _side(node.right, f"{node.kind.upper()} counts rows and NULLs", counted=True)
-            return replace(node, left=_join_side(node, node.left), right=right)
+            right = _side(varied, node.right, f"{node.kind.upper()} counts rows and NULLs", counted=True)
+            return replace(node, left=_join_side(varied, node, node.left), right=right)
         case LogicalJoin():
-            return replace(node, left=_join_side(node, node.left), right=_join_side(node, node.right))
+            return replace(node, left=_join_side(varied, node, node.left), right=_join_side(varied, node, node.right))
         case LogicalAggregate():
-            return replace(node, input=_side(node.input, "an aggregate adds up exact changes", counted=True))
+            return replace(node, input=_side(varied, node.input, "an aggregate adds up exact changes", counted=True))
         case LogicalRank():
-            return replace(node, input=_side(node.input, "a rank finds rows by their content", counted=False))
+            return replace(node, input=_side(varied, node.input, "a rank finds rows by their content", counted=False))
         case LogicalLookup():
-            return _lookup(node)
+            return _lookup(varied, node)
         case LogicalSession():
-            return replace(node, input=_side(node.input, "sessions find rows by their content", counted=False))
+            return replace(node, input=_side(varied, node.input, "sessions find rows by their content", counted=False))
         case LogicalOver():
-            return replace(node, input=_side(node.input, "OVER finds rows by their content", counted=False))
+            return replace(node, input=_side(varied, node.input, "OVER finds rows by their content", counted=False))
         case LogicalTemporalFilter():
-            return replace(node, input=_side(node.input, "time moves rows that are there", counted=True))
+            return replace(node, input=_side(varied, node.input, "time moves rows that are there", counted=True))
         case LogicalExpand() if leaves_out_old_rows(node.input) or _unchecked(node.input):
             return replace(node, input=_normalized(node.input, "each row is taken apart into several"))
         case LogicalUnion():
@@ -82,27 +91,27 @@ def _visit(node: LogicalNode) -> LogicalNode:
     return node
 
 
-def _lookup(node: LogicalLookup) -> LogicalLookup:
-    left = _side(node.left, "a lookup finds rows by their content", counted=False)
+def _lookup(varied: frozenset[str], node: LogicalLookup) -> LogicalLookup:
+    left = _side(varied, node.left, "a lookup finds rows by their content", counted=False)
     if node.match is None:
-        return replace(node, left=left, right=_join_side(node, node.right))
+        return replace(node, left=left, right=_join_side(varied, node, node.right))
     if node.match.versions:
         return replace(node, left=left)
-    return replace(node, left=left, right=_side(node.right, "a lookup finds rows by their content", counted=False))
+    return replace(
+        node, left=left, right=_side(varied, node.right, "a lookup finds rows by their content", counted=False)
+    )
 
 
-def _side(side: LogicalInput, reason: str, *, counted: bool) -> LogicalInput:
+def _side(varied: frozenset[str], side: LogicalInput, reason: str, *, counted: bool) -> LogicalInput:
     if leaves_out_old_rows(side.input) or (counted and _unchecked(side.input)):
         return replace(side, input=_normalized(side.input, reason))
-    return _alike(side)
+    return _alike(varied, side)
 
 
-def _alike(side: LogicalInput) -> LogicalInput:
+def _alike(varied: frozenset[str], side: LogicalInput) -> LogicalInput:
     """The side, whose rows a Normalize finds where equal ones may have different bytes."""
     scan = bare_scan(side.input)
-    if scan is None or scan.source.primary_key or not _unchecked(side.input):
-        return side
-    if not any(varies(field.type) for field in scan.source.declared.fields):
+    if scan is None or scan.path not in varied or scan.source.primary_key or not _unchecked(side.input):
         return side
     return replace(side, input=_normalized(side.input, "doubles and maps are equal in several forms"))
 
@@ -112,9 +121,9 @@ def finds_old_rows(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> boo
     return not leaves_out_old_rows(side.input) or keeps_key(join, side)
 
 
-def _join_side(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> LogicalInput:
+def _join_side(varied: frozenset[str], join: LogicalJoin | LogicalLookup, side: LogicalInput) -> LogicalInput:
     if finds_old_rows(join, side):
-        return _alike(side)
+        return _alike(varied, side)
     return replace(side, input=_normalized(side.input, "an update may change the key of the join"))
 
 

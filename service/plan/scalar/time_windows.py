@@ -7,6 +7,7 @@
     WINDOW_END(start, size)                     start + size
     WINDOW_TIME(end, by)                        end - by, the last time in the window
     LATER(t, by)                                t + by, or the last time that there is
+    SESSION_TIME(t, gap)                        t, an error where a session cannot end after it
 
 A time whose windows do not lie within the times that there are is an error of its row.
 
@@ -84,6 +85,12 @@ class Later(exp.Expression, exp.Func):
     arg_types = {"this": True, "by": True}  # noqa: RUF012 -- as above
 
 
+class SessionTime(exp.Expression, exp.Func):
+    """A time so far from the first and the last one that there are."""
+
+    arg_types = {"this": True, "gap": True}  # noqa: RUF012 -- as above
+
+
 PANE = "#pane"
 """What a column is called in which a window begins that others are put together from; no query can say so."""
 
@@ -91,7 +98,7 @@ PANES = "#panes"
 """What one is called in which several panes begin that follow each other."""
 
 NODES = (WindowStart, PaneStart, WindowStarts, WindowStartsBy, WindowEnds, WindowEnd, WindowTime, Later)
-"""None of them fails on any row."""
+"""None of them fails but for times near the first and the last one."""
 
 _UNITS = (("DAY", DAY), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000), ("MILLISECOND", 1_000))
 
@@ -186,6 +193,11 @@ def _later(compiler: Compiler, node: Later) -> Typed:
     return _moment(f"({edge} + {by})", type_)
 
 
+def _session_time(compiler: Compiler, node: SessionTime) -> Typed:
+    time, type_ = of_time(compiler, node.this)
+    return _moment(_within(time, micros(node.args["gap"]), both=True), type_)
+
+
 _MOST_DAYS = LAST_MOMENT // DAY - 1
 
 
@@ -225,4 +237,5 @@ RULES: Mapping[type[exp.Expr], Rule] = {
     WindowEnd: (_end, ("this", "size")),
     WindowTime: (_time, ("this", "by")),
     Later: (_later, ("this", "by")),
+    SessionTime: (_session_time, ("this", "gap")),
 }

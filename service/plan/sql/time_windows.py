@@ -32,7 +32,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.time_windows import (
     DAY,
-    PaneStart,
+    SessionTime,
     WindowEnd,
     WindowEnds,
     WindowStart,
@@ -229,7 +229,7 @@ class InWindows:
             there = self.time.copy()
             if window.kind == "SESSION":
                 # A time too near to the last one for a session to end is an error of its row.
-                there = PaneStart(this=there, size=interval(1), windows=size.copy())
+                there = SessionTime(this=there, gap=size.copy())
             rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=there, expression=exp.Null())),))
         every = {name: resolved(name) for name in types}
         match window.kind:
