@@ -29,11 +29,11 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.python": ("avro", "operators", "errors"),
     "service.expression": ("avro", "service.python"),
     "service.keys": ("service.expression",),
-    "service.clocks": (),
+    "service.clocks": ("operators",),
     "service.aggregation": ("operators", "service.clocks", "service.python"),
     "service.calc": ("service.aggregation", "service.keys"),
     "service.join_kinds": (),
-    "service.time_match": (),
+    "service.time_match": ("operators",),
     "service.over_call": ("operators", "avro"),
     "service.matching": ("operators", "service.expression"),
     "service.physical": (
