@@ -194,7 +194,7 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
         engine = MemoryEngine(sink, unmatched=unmatched, broken=broken, failed=failed, late=late)
         now = 0
         for batch in batches:
-            now = max(now, time.time_ns() // 1_000_000) if batch.clock is None else batch.clock
+            now = max(now + 1, time.time_ns() // 1_000_000) if batch.clock is None else batch.clock
             yield engine.batch(batch, now, ended=batch.ended)[sink.name]
 
     return run

@@ -123,13 +123,14 @@ def where_final(query: Query, visit: Callable[[LogicalNode], LogicalNode]) -> Lo
     """The plan, visited from below where rows are to be final: all of it for such a sink, else what patterns match."""
     if wants_final(query.root, query):
         return bottom_up(query.root, visit)
-    return _below_matches(query.root, visit)
+    return below_matches(query.root, visit)
 
 
-def _below_matches(node: LogicalNode, visit: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
+def below_matches(node: LogicalNode, visit: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
+    """The plan, visited from below where patterns match its rows."""
     if isinstance(node, LogicalMatch):
         return replace(node, input=replace(node.input, input=bottom_up(node.input.input, visit)))
-    return with_inputs(node, lambda below: _below_matches(below, visit))
+    return with_inputs(node, lambda below: below_matches(below, visit))
 
 
 def _takes_back(node: LogicalNode) -> bool:

@@ -1,36 +1,55 @@
-"""The order of arrival as an order of time, where rows have to come once: OVER and ORDER BY by PROCTIME().
+"""Order rows by processing time where the result by arrival must be final: OVER, ORDER BY and the first rows of a rank.
 
     SELECT id, SUM(v) OVER (PARTITION BY k ORDER BY PROCTIME() ROWS 2 PRECEDING) FROM a        into an append sink
+    SELECT … ROW_NUMBER() OVER (PARTITION BY k ORDER BY PROCTIME()) AS n … WHERE n = 1         into an append sink
 
-A row gets the time of its batch as a column, as where `PROCTIME() AS p` is selected and ordered by; those of one batch
-stand as they came. Arrival numbers alone do not do: of several partitions one may be behind, and its next row then has
-a place among those that are out.
+A row gets the time of its batch as a column, as if `PROCTIME() AS p` were selected and ordered by; the rows of a batch
+are ordered by arrival. Arrival numbers alone are not enough: one of several partitions may lag behind, or rows may wait
+for a watermark, and a later row then has a lower number than rows that have been emitted.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalStamp, LogicalTemporalFilter
-from rowkind.service.plan.passes.hold_back import where_final
+from rowkind.service.plan.logical import (
+    LogicalInput,
+    LogicalNode,
+    LogicalOver,
+    LogicalRank,
+    LogicalStamp,
+    LogicalTemporalFilter,
+)
+from rowkind.service.plan.passes.hold_back import below_matches, where_final
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.tree import bottom_up
+
+_Ordered = TypeVar("_Ordered", LogicalOver, LogicalRank, LogicalTemporalFilter)
 
 
 def stamp_arrivals(query: Query) -> Query:
     """The query with the time of arrival in its order, where rows only come below and they are to come once."""
     root = where_final(query, lambda node: _stamped(node) if isinstance(node, LogicalOver) else node)
+    root = bottom_up(root, _first_rows) if query.sink.mode == "append" else below_matches(root, _first_rows)
     return replace(query, root=bottom_up(root, _in_order))
+
+
+def _first_rows(node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalRank) or not node.order or node.ranking.function != "row_number":
+        return node
+    stamped = _stamped(node)
+    return node if stamped is node else replace(stamped, in_time=True)
 
 
 def _in_order(node: LogicalNode) -> LogicalNode:
     return _stamped(node) if isinstance(node, LogicalTemporalFilter) and node.order else node
 
 
-def _stamped(node: LogicalOver | LogicalTemporalFilter) -> LogicalNode:
+def _stamped(node: _Ordered) -> _Ordered:
     below, first = node.input.input, node.order[0]
     if first.column is not None or first.descending or produced(below) != "append":
         return node

@@ -48,8 +48,7 @@ def produced(node: LogicalNode) -> ChangelogMode:
             only_added = not node.calls and not node.is_global
             return "append" if only_added and produced(node.input.input) == "append" else "retract"
         case LogicalRank():
-            stays = node.in_time or (_keeps_first(node) and produced(node.input.input) == "append")
-            return "append" if stays else "retract"
+            return "append" if node.in_time else "retract"
         case LogicalOver():
             return "append" if node.ahead == 0 else "retract"
         case LogicalSession() | LogicalNormalize():
@@ -61,12 +60,6 @@ def produced(node: LogicalNode) -> ChangelogMode:
             return "append" if stays else "retract"
         case LogicalUnion():
             return "append" if all(produced(each) == "append" for each in node.inputs) else "retract"
-
-
-def _keeps_first(node: LogicalRank) -> bool:
-    """Whether a row that is out can never be replaced by a later one: the first ones by arrival."""
-    arrival = bool(node.order) and node.order[0].column is None and not node.order[0].descending
-    return node.ranking.function == "row_number" and arrival
 
 
 def updating(node: LogicalNode) -> LogicalNode | None:
