@@ -15,12 +15,7 @@ import pyarrow.compute as pc
 
 from rowkind.avro import codec
 from rowkind.avro.buffers import offsets_of, validity
-from rowkind.avro.schema import Record, Type
-
-
-def varies(type_: Type) -> bool:
-    """Whether equal values of a type may have different bytes."""
-    return any(each.kind in ("float", "double", "map") for each in type_.walk())
+from rowkind.avro.schema import Record
 
 
 @dataclass(frozen=True)
@@ -31,7 +26,7 @@ class SameRows:
 
     def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
         """The bytes of each row."""
-        names = [field.name for field in self.record.fields if varies(field.type)]
+        names = [field.name for field in self.record.fields if field.type.varies]
         if not names or not len(payloads):
             return payloads
         decoded = codec.read(self.record, payloads)

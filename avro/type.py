@@ -92,6 +92,11 @@ class Type:
         return not self.opaque and self.kind not in ("record", "array", "map", "null")
 
     @property
+    def varies(self) -> bool:
+        """Whether values that SQL calls equal may have different bytes, such as 0.0 and -0.0."""
+        return any(each.kind in ("float", "double", "map") for each in self.walk())
+
+    @property
     def sql(self) -> str:
         """The SQL type in canonical spelling, without NOT NULL, e.g. `BIGINT`, `DECIMAL(10,2)`, `ARRAY<STRING>`."""
         if self.logical == "decimal":

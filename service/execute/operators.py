@@ -9,7 +9,7 @@ from typing import assert_never
 import pyarrow as pa
 
 from rowkind.avro.codec import encode, null_row
-from rowkind.avro.same_rows import SameRows, varies
+from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.expiry import Expiry
@@ -140,7 +140,7 @@ def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
 
 def _normalize(node: physical.PhysicalNormalize, refreshes: bool) -> Operator:
     row = node.input.calc.output
-    alike = SameRows(row) if any(varies(field.type) for field in row.fields) else None
+    alike = SameRows(row) if any(field.type.varies for field in row.fields) else None
     side = replace(_side(node.input, node.state), alike=alike)
     if not node.takes_back:
         return Normalize(side, refreshes, node.arrivals)

@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from rowkind.avro.same_rows import varies
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalExpand,
@@ -55,7 +54,7 @@ def normalize_inputs(query: Query) -> Query:
 def _varied(query: Query) -> frozenset[str]:
     """The scans, by path, of which a column is read whose equal values may have different bytes."""
     scans = (node for node in walk(prune_columns(query).root) if isinstance(node, LogicalScan))
-    return frozenset(scan.path for scan in scans if any(varies(scan.source.declared.type(name)) for name in scan.used))
+    return frozenset(scan.path for scan in scans if any(scan.source.declared.type(name).varies for name in scan.used))
 
 
 def _visit(varied: frozenset[str], node: LogicalNode) -> LogicalNode:
