@@ -59,7 +59,7 @@ def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = Fa
     - `keyed`: `changes.key` is the result's unique key; else whole rows count.
     - `by_seq`: the changes are an upsert stream as it comes from its source, in which the last change of a key by `seq`
       wins and earlier rows are not taken back; they are not a multiset with signs.
-    - `ordered`: rows only come, and in the order of their sub-keys; those with the same one in the order of arrival.
+    - `ordered`: rows are only inserted, in the order of their sub-keys, of arrival, and of their bytes.
 
     Dead letters must have been taken out before. Refreshes never get here: whoever keeps a result keeps it for ever.
     """
@@ -69,9 +69,9 @@ def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = Fa
 
 
 def _in_order(changes: Changes) -> Changes:
-    """The changes by sub-key and arrival."""
-    terms = pa.table({"sub_key": changes.sub_key, "seq": changes.seq})
-    order = pc.sort_indices(terms, [("sub_key", "ascending"), ("seq", "ascending")])
+    """The changes by sub-key and arrival; rows made of one row, such as array elements, by their bytes."""
+    terms = pa.table({"sub_key": changes.sub_key, "seq": changes.seq, "payload": changes.payload})
+    order = pc.sort_indices(terms, [(name, "ascending") for name in terms.column_names])
     return changes.take(order.to_numpy().astype(np.int64))
 
 

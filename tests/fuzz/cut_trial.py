@@ -22,7 +22,7 @@ from tests.fuzz.case import SINK
 from tests.fuzz.changelogs import breaches
 from tests.fuzz.cut_case import CutCase, Ends, with_unread
 from tests.fuzz.running import breach
-from tests.fuzz.small_sizes import small_sizes
+from tests.sizes import sized
 
 ACCUSED = "a promise that is kept is said to be broken"
 
@@ -111,7 +111,7 @@ class Trial:
     def observed(self, setting: Setting) -> dict[str, Observed]:
         """What each sink of the setting holds. Raises PlanError, LateError and ProblemError."""
         if setting not in self._observed:
-            with small_sizes(on=setting.small):
+            with sized(2 if setting.small else None, releases=False):
                 self._observed[setting] = self._observe(setting)
         return self._observed[setting]
 
