@@ -194,7 +194,9 @@ class Rewound:
         consumer = Consumer(self.kafka | {"group.id": "ends", "log_level": 0})
         at.offset = consumer.get_watermark_offsets(at, 10)[1] - 2
         consumer.close()
-        AdminClient(self.kafka | {"log_level": 0}).delete_records([at])[at].result()
+        # Without a name it would be gone before the answer is there.
+        admin = AdminClient(self.kafka | {"log_level": 0})
+        admin.delete_records([at])[at].result()
 
     def written(self, sink: str) -> list[tuple[tuple[int, int], str, bytes | None, bytes | None]]:
         """The changes in a result topic: partition and offset, row kind, key and value."""
