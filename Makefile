@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test docs pictures soak chaos cluster kubernetes fuzz lint format bench bench-compare lock audit licences dist clean
+.PHONY: help setup demo quick test docs pictures soak chaos rewind cluster kubernetes fuzz lint format bench bench-compare lock audit licences dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -71,6 +71,10 @@ format: $(READY) ## let ruff format and mend what it can
 FAULTS ?= 30
 chaos: $(VENV)/.warm ## faults against running jobs, FAULTS=30 of them; ARGS="--seed 7 --only kill_java" and more, see --help
 	$(BIN)/python -m tests.chaos --faults $(FAULTS) $(ARGS)
+
+STARTS ?= 300
+rewind: $(VENV)/.warm ## starts of a job from savepoints and older checkpoints, STARTS=300 of them; ARGS="--seed 7"
+	$(BIN)/python -m tests.chaos.rewind --starts $(STARTS) $(ARGS)
 
 LOSSES ?= 24
 cluster: $(VENV)/.warm ## losses of a job on a Spark cluster, LOSSES=24 of them; ARGS="--seed 7 --only lose_machine"

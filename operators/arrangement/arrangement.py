@@ -101,6 +101,20 @@ class Finished:
     merged_rows: int
 
 
+def kept(store: BlobStore, name: str) -> StateSize:
+    """How much an arrangement keeps of which nothing is read or written. Raises as `Manifest.from_blob` does."""
+    blob = store.get(MANIFEST)
+    return StateSize() if blob is None else _size(Manifest.from_blob(blob, name))
+
+
+def _size(manifest: Manifest) -> StateSize:
+    return StateSize(
+        sum(run.rows for run in manifest.runs),
+        sum(segment.bytes for segment in manifest.segments),
+        len(manifest.runs),
+    )
+
+
 class Arrangement:
     """An arrangement of one shard, opened for one batch at time `now`.
 
@@ -295,16 +309,9 @@ class Arrangement:
                 summed=self._summed,
             )
             self._expired += expired
-        segments = list(manifest.segments)
-        self._segment_store.settle(self._segments_before, segments)
+        self._segment_store.settle(self._segments_before, list(manifest.segments))
         self._write_manifest()
-        size = StateSize(
-            sum(run.rows for run in manifest.runs),
-            sum(segment.bytes for segment in segments),
-            len(manifest.runs),
-            self._expired,
-        )
-        return Finished(size, merged_rows)
+        return Finished(_size(manifest) + StateSize(expired=self._expired), merged_rows)
 
     def _write_manifest(self) -> None:
         if not self._manifest.runs:

@@ -38,6 +38,7 @@ TimeMarks = Mapping[str, Mapping[int, int | None]]
 
 _COUNTERS = b"rowkind.counters"
 _MARKS = b"rowkind.marks"
+_REPORTS = b"rowkind.reports"
 _EXTENT = b"rowkind.extent"
 
 
@@ -203,13 +204,14 @@ class Changes:
 class Block:
     """Changes for one shard and what rides along, as they cross Spark.
 
-    That is counters, what batch of its source it is, and marks of time.
+    That is counters, what batch of its source it is, marks of time, and whether the shard is to report its state.
     """
 
     changes: Changes
     counters: Counters = field(default_factory=dict)
     extent: str = ""
     marks: TimeMarks = field(default_factory=dict)
+    reports: bool = False
 
     def to_bytes(self) -> bytes:
         """This block as an Arrow IPC stream."""
@@ -219,6 +221,8 @@ class Block:
             metadata[_EXTENT] = self.extent
         if self.marks:
             metadata[_MARKS] = json.dumps(self.marks)
+        if self.reports:
+            metadata[_REPORTS] = ""
         batch = pa.RecordBatch.from_arrays(
             [
                 pa.array(changes.side, pa.int16()),
@@ -248,6 +252,7 @@ class Block:
             json.loads(metadata[_COUNTERS]) if _COUNTERS in metadata else {},
             metadata.get(_EXTENT, b"").decode(),
             _marks(metadata[_MARKS]) if _MARKS in metadata else {},
+            _REPORTS in metadata,
         )
 
 

@@ -1,18 +1,22 @@
 """At least once, for upsert topics: no transaction, and a task ends only when the brokers have everything.
 
-A batch that is written again after a crash repeats upserts and deletes, which changes nothing for whoever keeps the
-last value of each key.
+A batch that is written again after a crash repeats upserts and deletes, which changes nothing for a consumer that keeps
+the last value of each key. This requires that the batch is the same: its progress is recorded before its results are
+sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from rowkind.service.kafka.clients import count_partitions, producer_settings, servers
 from rowkind.service.kafka.errors import translate
-from rowkind.service.kafka.outgoing import Outgoing, send
+from rowkind.service.kafka.outgoing import Outgoing, push, send
+from rowkind.service.kafka.progress import BatchPartition, Progress
 from rowkind.service.kafka.spec import WriterSpec
 
 
@@ -43,14 +47,28 @@ _kept: dict[tuple[str, str], _Deliveries] = {}
 
 def write(spec: WriterSpec, outgoing: Outgoing) -> None:
     """Write and wait until all is acknowledged. Raises a ChangelogError, after which the task is to be done again."""
+    topics = outgoing.topics or [str(spec.dead_letter_topic)]
+    with _delivering(spec, f"writing to {', '.join(topics)}") as deliveries:
+        send(deliveries.producer, spec, outgoing, deliveries.partitions)
+
+
+def record(spec: WriterSpec, batch_partition: BatchPartition) -> None:
+    """Write the progress of a query that writes nothing exactly once. Raises a ChangelogError, as above."""
+    after, topic = Progress.of(spec, batch_partition), spec.progress_topic
+    with _delivering(spec, f"writing to {topic}") as deliveries:
+        push(deliveries.producer, topic, after.to_bytes(), after.key, batch_partition.partition)
+
+
+@contextmanager
+def _delivering(spec: WriterSpec, doing: str) -> Iterator[_Deliveries]:
+    """A producer; what is handed to it inside is acknowledged afterwards."""
     cache = (servers(spec.kafka), spec.query)
     deliveries = _kept.pop(cache, None)
     try:
         if deliveries is None or deliveries.spec != spec:
             deliveries = _Deliveries(spec)
-        send(deliveries.producer, spec, outgoing, deliveries.partitions)
+        yield deliveries
         deliveries.flush(spec.transaction_timeout_ms / 1000)
     except KafkaException as error:
-        topics = outgoing.topics or [str(spec.dead_letter_topic)]
-        raise translate(error, servers(spec.kafka), f"writing to {', '.join(topics)}") from None
+        raise translate(error, servers(spec.kafka), doing) from None
     _kept[cache] = deliveries

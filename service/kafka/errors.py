@@ -16,7 +16,8 @@ ChangelogError
  └── TransactionError         a batch could not be committed
       ├── FencedError         another run of the same job took the transactional id over
       ├── UnknownOutcomeError the broker did not say whether a commit took place
-      └── WriterLostError     the process that holds the producer is gone
+      ├── WriterLostError     the process that holds the producer is gone
+      └── ContradictionError  a batch with the same number and other records was written before
 
 `translate` maps confluent_kafka's exceptions to these at the edge.
 """
@@ -130,6 +131,13 @@ class UnknownOutcomeError(TransactionError):
 
 class WriterLostError(TransactionError):
     """The process that holds a producer ended or cannot start. The batch is written again, once."""
+
+
+class ContradictionError(TransactionError):
+    """A batch was written with other records. The query starts again and replays the batch that was written."""
+
+    def __init__(self, query: str, number: int) -> None:
+        super().__init__(f"Batch {number} of query {query} was written before with other records: it is replayed.")
 
 
 _REFUSALS = {

@@ -1,18 +1,18 @@
 """Offsets of one source as Spark logs them, and the arithmetic on them: admission and division into read tasks.
 
-An end offset names the beginning of its own batch as well. A batch that is read again after a crash then covers
-exactly the same records, even where its beginning was decided by the clock or by the topic's state at the time (start
-from latest or from a timestamp, a partition that was new, a reset after lost offsets).
+The end of a batch says all that the batch depends on: its number, its time, and where it begins, even if that was
+decided by the clock or by the state of the topics (a start from latest or from a timestamp, a new partition, a reset
+after lost offsets). A batch that is read again then computes exactly the same (`service.run.replay`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-_TICKS = ""
-"""Where the names of topics stand, this one is that of none."""
+_BATCH = ""
+"""The name under which the JSON has what is not of a topic; no topic has this name."""
 
 At = tuple[str, int]
 """A topic's name and a partition number."""
@@ -37,14 +37,21 @@ class Offset:
 
     - `at`: the next offset to read, by topic and partition.
     - `ids`: Kafka's id of each topic, by which a topic that was deleted and made anew is known.
-    - `begin`: of an end of a batch, where the batch begins.
-    - `ticks`: how many batches there have been so far for the sake of time alone.
+    - `begin`: of the end of a batch, where the batch begins.
+    - `number`: of the end of a batch, its number. Batches count from 0 and are written under this number. -1 before the
+      first batch, and in what an earlier release logged.
+    - `now`: of the end of a batch, its time: when it was planned, Unix time in ms.
     """
 
     at: Mapping[At, int]
     ids: Mapping[str, str]
     begin: Mapping[At, int] = field(default_factory=dict)
-    ticks: int = 0
+    number: int = -1
+    now: int = 0
+
+    def is_cut_as(self, other: Offset) -> bool:
+        """Whether two batches have the same records."""
+        return (self.at, self.begin) == (other.at, other.begin)
 
     def to_json(self) -> dict[str, Any]:
         """The form that Spark logs."""
@@ -53,7 +60,7 @@ class Offset:
             topics[topic]["at"][str(partition)] = offset
         for (topic, partition), offset in sorted(self.begin.items()):
             topics[topic].setdefault("from", {})[str(partition)] = offset
-        return topics | ({_TICKS: {"at": {}, "count": self.ticks}} if self.ticks else {})
+        return topics | ({_BATCH: {"at": {}, "number": self.number, "now": self.now}} if self.number >= 0 else {})
 
     @classmethod
     def from_json(cls, topics: Mapping[str, Any]) -> Self:
@@ -62,8 +69,9 @@ class Offset:
         begin = {
             (name, int(number)): int(o) for name, topic in topics.items() for number, o in topic.get("from", {}).items()
         }
-        ticks = topics.get(_TICKS, {}).get("count", 0)
-        return cls(at, {name: topic["id"] for name, topic in topics.items() if name != _TICKS}, begin, ticks)
+        ids = {name: topic["id"] for name, topic in topics.items() if name != _BATCH}
+        batch = topics.get(_BATCH, {})
+        return cls(at, ids, begin, batch.get("number", -1), batch.get("now", 0))
 
 
 def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At, int]:
@@ -79,14 +87,6 @@ def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At,
         at: begin.get(at, 0) + (min(count, max(1, count * rows // total)) if count > 0 else 0)
         for at, count in behind.items()
     }
-
-
-def between(begin: Mapping[At, int], end: Offset, rows: int) -> Iterator[Offset]:
-    """The ends of batches of about so many rows, from where something begins to this end."""
-    while any(stop > begin.get(at, 0) for at, stop in end.at.items()):
-        at = admit(begin, end.at, rows)
-        yield replace(end, at=at, begin=begin)
-        begin = at
 
 
 def divide(

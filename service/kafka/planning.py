@@ -5,10 +5,12 @@ Kept apart from Spark's interface (`service.run.source`), so that every decision
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from rowkind.service.kafka.cluster import Cluster, Topics
@@ -74,6 +76,7 @@ class Planner:
         self._view: _View | None = None
         self._target: Mapping[At, int] | None = None
         self._tick_after = 0.0
+        self._began = False
         self._sizes: dict[str, tuple[float, float]] = {}
         self._paced_rows = _LEAST_ROWS
         self._under_way: tuple[float, int] | None = None
@@ -85,10 +88,31 @@ class Planner:
     def end(self, start: Offset, rows: int | None) -> Offset:
         """The end of the batch that begins at `start`, of at most `rows` rows; `start` itself if there is nothing new.
 
-        Raises LostOffsetsError, ReplacedTopicError or MissingTopicError.
+        A batch that is to be replayed is the one that it was. Raises LostOffsetsError, ReplacedTopicError or
+        MissingTopicError.
         """
         if self._spec.drain_file is not None and Path(self._spec.drain_file).exists():
             return start
+        if (again := self._replayed.get(start.number + 1)) is not None:
+            return again
+        if self._spec.replay_only:
+            return start
+        end = self._planned(start, rows)
+        if end is None:
+            return start
+        # No two batches have one time, even if the clock is set back: rows are ordered by the time of processing.
+        return replace(end, number=start.number + 1, now=max(start.now + 1, round(time.time() * 1000)))
+
+    @cached_property
+    def _replayed(self) -> Mapping[int, Offset]:
+        """The batches that are to be replayed, by their numbers."""
+        if self._spec.replay_file is None or not Path(self._spec.replay_file).exists():
+            return {}
+        ends = [Offset.from_json(each) for each in json.loads(Path(self._spec.replay_file).read_text("utf-8"))]
+        return {end.number: end for end in ends}
+
+    def _planned(self, start: Offset, rows: int | None) -> Offset | None:
+        """The same for a batch that is new, without its number and time; None if there is nothing new."""
         self._pace()
         view = self._look()
         begin = self._begin(start, view)
@@ -99,11 +123,11 @@ class Planner:
         # A reset after a loss moves the offset even where no record comes of it, or the next batch would reset again.
         moved = start.ids != view.topics.ids or any(begin[at] != start.at.get(at, 0) for at in begin)
         if ends == begin and not moved and not self.opens_with(start):
-            return replace(start, begin=begin, ticks=start.ticks + 1) if self._is_due() else start
+            return replace(start, begin=begin) if self._is_due(start) else None
         end = ends if rows is None else admit(begin, ends, min(rows, self._fitting(begin, ends), self._paced_rows))
         if end != ends:
             self._under_way = self._clock(), sum(end.values()) - sum(begin.values())
-        return Offset(end, view.topics.ids, begin, start.ticks)
+        return Offset(end, view.topics.ids, begin)
 
     def stop_at_now(self) -> None:
         """From now on, no batch goes beyond the present ends."""
@@ -112,23 +136,35 @@ class Planner:
         self._target = now.at
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Range, ...]]:
-        """What each read task of a batch reads. Raises LostOffsetsError where a replay finds its records gone."""
+        """What each read task of a batch reads; there is one at least. Raises LostOffsetsError if records are gone."""
         begin = end.begin or start.at
         if any(offset > begin.get(at, 0) for at, offset in end.at.items()):
             view = self._look(afresh=True)
-            begin = self._begin(replace(start, at=begin, ids=end.ids), view)
+            found = self._begin(replace(start, at=begin, ids=end.ids), view)
+            for at, wanted in begin.items():
+                # A replay without them would lead to another state, whatever the job says of new batches.
+                if end.number in self._replayed and wanted < min(found[at], end.at[at]):
+                    raise LostOffsetsError(*at, wanted, found[at])
+            begin = found
         tasks = divide(begin, end.at, self._spec.tasks, self._spec.rows_per_task, whole=self._spec.whole_partitions)
-        return [()] if not tasks and (self.opens_with(start) or end.ticks > start.ticks) else tasks
+        return tasks or [()]
+
+    def begins_run(self) -> bool:
+        """Whether this is asked for the first time, which is for the first batch of a run."""
+        began, self._began = self._began, True
+        return not began
 
     def opens_with(self, start: Offset) -> bool:
         """Whether the batch that begins here is the first one, of a source that has one in any case."""
         return bool(self._spec.opens) and not start.begin
 
-    def _is_due(self) -> bool:
-        """Whether something is to be done because of time, for which a batch is needed.
+    def _is_due(self, start: Offset) -> bool:
+        """Whether a batch without rows is due: the first one of a run, which reports state, or one because of time.
 
-        When, the last batch has said. Nobody has where there was none since the start; so one is made to find out.
+        The last batch has said when the next one is due. If there was none in this run, one is made to find out.
         """
+        if self._target is None and self._spec.levels and start.number >= 0 and not self._began:
+            return True
         if self._spec.due_file is None or self._target is not None or self._clock() < self._tick_after:
             return False
         with suppress(FileNotFoundError):

@@ -5,6 +5,11 @@ partition's transactional id writes. That makes it safe: once `init_transactions
 on the partition, so that its last stable offset hides nothing. In a partition shared with others, another's open
 transaction would hide our own last record. The last record of the partition is the progress.
 
+Partition 0 has a record of every batch, even of one without results, and keeps those of the last `KEPT`. What a query
+computes depends on how its records are cut into batches and on the times of these. So a start from an older checkpoint
+replays the recorded batches (`service.run.replay`). Keys repeat after `KEPT` batches, so that compaction removes older
+records.
+
 It also says which run of the job wrote it. Runs are named so that a later one has the greater name, by counting on from
 the last one that left a trace. A run that meets the trace of a later one has been replaced, and must not go on: two
 runs with checkpoints of their own would take turns at fencing each other, and both write everything.
@@ -14,6 +19,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from typing import Self
@@ -23,10 +29,13 @@ from confluent_kafka import KafkaException
 from rowkind.service.kafka.clients import KafkaSettings, servers
 from rowkind.service.kafka.errors import MissingTopicError, UnfitTopicError, translate
 from rowkind.service.kafka.fetch import Fetcher
-from rowkind.service.kafka.offsets import Range
+from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.spec import WriterSpec
 
 _FIRST_STEP = 8
+
+KEPT = 10_000
+"""How many batches are on record. A checkpoint that is further behind cannot be brought forward."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class BatchPartition:
     """A task partition of a batch of a checkpoint; a retry of the task is the same again.
 
     - `checkpoint`: the query's id in its checkpoint: it survives restarts, and a new checkpoint has another one.
-    - `now`: when the batch was begun, Unix time in ms. `extent`: where it begins and ends, an `Offset` as JSON.
+    - `now`: the time of the batch, Unix time in ms. `extent`: its end, an `Offset` as JSON.
     """
 
     checkpoint: str
@@ -48,8 +57,8 @@ class BatchPartition:
 class Progress:
     """The last batch that a query's partition has committed: enough to do the very same again on the state before it.
 
-    `job` and `query` say whose it is, and `tasks` how many such partitions there are, 0 if that was not noted. The
-    rest is what a `BatchPartition` has, and the name of the `run`.
+    `job` and `query` say whose it is, `tasks` how many such partitions there are, 0 if that was not noted, and `sinks`
+    which sinks the query wrote. The rest is what a `BatchPartition` has, and the name of the `run`.
     """
 
     job: str
@@ -61,20 +70,31 @@ class Progress:
     now: int = 0
     extent: str = ""
     tasks: int = 0
+    sinks: Sequence[str] = ()
 
     @classmethod
     def of(cls, spec: WriterSpec, batch_partition: BatchPartition) -> Self:
         """The progress once `batch_partition` is committed."""
-        return cls(job=spec.job, query=spec.query, run=spec.run, tasks=spec.tasks, **asdict(batch_partition))
+        sinks = sorted(each.sink for each in spec.sinks.values())
+        return cls(
+            job=spec.job, query=spec.query, run=spec.run, tasks=spec.tasks, sinks=sinks, **asdict(batch_partition)
+        )
 
     def covers(self, batch_partition: BatchPartition) -> bool:
         """Whether `batch_partition` is written already. Batches of another checkpoint are other batches."""
         return self.checkpoint == batch_partition.checkpoint and self.batch >= batch_partition.batch
 
+    def contradicts(self, batch_partition: BatchPartition) -> bool:
+        """Whether the batch with this number was cut otherwise, so that it had other changes."""
+        if self.batch != batch_partition.batch or not (self.extent and batch_partition.extent):
+            return False
+        return not _end(self.extent).is_cut_as(_end(batch_partition.extent))
+
     @property
     def key(self) -> bytes:
         """The record's key, by which compaction keeps the newest."""
-        return f"{self.job}/{self.query}/{self.partition}".encode()
+        key = f"{self.job}/{self.query}/{self.partition}"
+        return (key if self.partition else f"{key}/{self.batch % KEPT}").encode()
 
     def to_bytes(self) -> bytes:
         """The record's value."""
@@ -116,6 +136,17 @@ def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
         step *= 16
 
 
+def recorded(kafka: KafkaSettings, topic: str) -> Iterator[Progress]:
+    """The batches on record in the order in which they were written, some more than once. Raises a ChangelogError."""
+    fetcher = _fetcher(tuple(sorted(kafka.items())))
+    try:
+        earliest, end = fetcher.watermarks(topic, 0)
+    except KafkaException as error:
+        raise _unfit(topic, 0, error, kafka) from None
+    for chunk in fetcher.fetch([Range(topic, 0, earliest, end)], {topic: "earliest"}) if end > earliest else ():
+        yield from (Progress.from_bytes(value) for records in chunk for value in records.value.to_pylist())
+
+
 def next_run(*before: str) -> str:
     """A name for a run that comes after all of these. Of runs that begin at the same moment, chance picks the later."""
     last = max((int(name.partition("-")[0]) for name in before if name), default=0)
@@ -130,6 +161,10 @@ def _unfit(topic: str, partition: int, error: KafkaException, kafka: KafkaSettin
             f"the query. `rowkind topics create` makes it."
         )
     return meant
+
+
+def _end(extent: str) -> Offset:
+    return Offset.from_json(json.loads(extent))
 
 
 @lru_cache(maxsize=4)

@@ -54,19 +54,31 @@ class Reading:
         """Let go of the brokers."""
         self._fetcher.close()
 
-    def blocks(self, ranges: Sequence[Range], *, opens: bool = False, extent: str = "") -> Iterator[LabelledBlock]:
+    def blocks(
+        self,
+        ranges: Sequence[Range],
+        *,
+        opens: bool = False,
+        extent: str = "",
+        first: bool = True,
+        reports: bool = False,
+    ) -> Iterator[LabelledBlock]:
         """The blocks of all records in the ranges.
 
-        Those first that tell every writer the `extent` of the batch, if there is one, and with `opens` those that let
-        operators begin without rows. Those last that say how far time has come; with an `extent`, also of the
-        partitions of which nothing came.
+        Those first that tell every writer the `extent` of the batch, if there is one, with `opens` those that let
+        operators begin without rows, and with `reports` those that ask every shard to report its state. Those last that
+        say how far time has come; in the `first` task of a batch, also of the partitions of which nothing came.
         """
         labels, spec = self._spec.labels, self._spec
-        for label in spec.writers if extent else ():
+        # A task that is not shuffled is a writer itself.
+        for label in spec.writers if extent and (first or spec.whole_partitions) else ():
             yield label, spec.writer, Block(Changes.empty(), extent=extent)
         for shard, level in spec.opens if opens else ():
             yield labels[shard], level, Block(Changes.empty())
-        marks = self._partitions(extent) if extent else {}
+        for level in spec.levels if reports else ():
+            yield from ((label, level, Block(Changes.empty(), reports=True)) for label in labels)
+        told = bool(extent) and first
+        marks = self._partitions(extent) if told else {}
         # Closed at once if the task fails: the consumer is the worker's, and the next task assigns it anew.
         with closing(self._fetcher.fetch(ranges, self._on_lost)) as chunks:
             more = True
@@ -86,7 +98,7 @@ class Reading:
                 if more:
                     yield from blocks
                     yield labels[0], spec.writer, Block(Changes.empty(), counters)
-        if marks or extent:
+        if marks or told:
             for level in spec.timed_levels:
                 yield from ((label, level, Block(Changes.empty(), marks=marks)) for label in labels)
 

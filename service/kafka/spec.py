@@ -29,8 +29,9 @@ class SourceSpec:
     - `scans`: each with the ways of its rows. `labels`: Spark's label of each shard.
     - `kafka`: librdkafka settings.
     - `writer`: the level to which counters and dead letters go; `writers`: labels that lead to each of its tasks.
-    - `opens`: shards and levels at which somebody has something to say of empty topics too. The source has a first
-      batch then even if there is nothing to read, and sends an empty block there.
+    - `opens`: shards and levels at which an operator has a row of empty topics too. The source has a first batch then
+      even if there is nothing to read, and sends an empty block there.
+    - `levels`: those that keep state. The first batch of a run reports how much, in all shards.
     - `timed_tables`: those whose watermarks somebody goes by; `timed_levels`: where time passes also without rows, so
       that every batch is told there. `due_file`: a file on the driver that says when something is due that needs a
       batch, in ms; None where nothing ever is.
@@ -43,6 +44,8 @@ class SourceSpec:
     - `excused`: rows that may be left out where an expression fails on them (`service.execute.failures`).
     - `drain_file`: a file on the driver; from when it exists the source offers nothing new, so that a job can end
       between two batches.
+    - `replay_file`: a file on the driver with the batches that are replayed first, a JSON array of their ends.
+      `replay_only`: the source offers nothing else.
     """
 
     scans: tuple[GraphScan, ...]
@@ -52,6 +55,7 @@ class SourceSpec:
     writer: int = 1
     writers: tuple[int, ...] = (0,)
     opens: tuple[tuple[int, int], ...] = ()
+    levels: tuple[int, ...] = ()
     timed_tables: frozenset[str] = frozenset()
     timed_levels: tuple[int, ...] = ()
     due_file: str | None = None
@@ -64,6 +68,8 @@ class SourceSpec:
     promises: OnBroken = "warn"
     excused: frozenset[str] = frozenset()
     drain_file: str | None = None
+    replay_file: str | None = None
+    replay_only: bool = False
 
     @property
     def whole(self) -> bool:
@@ -116,8 +122,7 @@ class WriterSpec:
     - `transaction_timeout_ms`: how long a transaction may stay open; a task opens it only when all is ready to be sent.
     - `run`: the name of this run of the job; that of a later run is greater (`service.kafka.progress`).
     - `progress_topic`: this query's own, with a partition for every task of a batch.
-    - `ahead`: by how much the number under which a batch is written is greater than Spark's for it. What is before the
-      batch `written` has been written by all tasks, and is done again for the state that comes of it.
+    - `written`: all tasks have written the batches before this number. A replay of them only restores state.
     - `tasks`: in how many partitions its state lies.
     """
 
@@ -129,7 +134,6 @@ class WriterSpec:
     dead_letter_topic: str | None = None
     transaction_timeout_ms: int = 60_000
     run: str = ""
-    ahead: int = 0
     written: int = 0
     tasks: int = 0
 

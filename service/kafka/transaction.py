@@ -16,6 +16,7 @@ from rowkind.service.kafka import progress
 from rowkind.service.kafka.clients import ANSWER_SECONDS, count_partitions, servers, transactional_settings
 from rowkind.service.kafka.errors import (
     ChangelogError,
+    ContradictionError,
     FencedError,
     MissingTopicError,
     RefusedError,
@@ -64,6 +65,8 @@ class TransactionalWriter:
         Raises KafkaException, after which this writer must not be used again.
         """
         if self._progress is not None and self._progress.covers(batch_partition):
+            if self._progress.contradicts(batch_partition):
+                raise ContradictionError(self.spec.query, batch_partition.batch)
             return "skipped"
         after = Progress.of(self.spec, batch_partition)
         self._producer.begin_transaction()

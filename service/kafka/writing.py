@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,10 +12,11 @@ import pyarrow as pa
 
 from rowkind.operators.columns.changes import Block, Changes
 from rowkind.service.kafka import at_least_once
+from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.outgoing import prepare
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.spec import WriterSpec
-from rowkind.service.kafka.transaction import write_once
+from rowkind.service.kafka.transaction import Outcome, write_once
 from rowkind.service.metrics import add, sample
 
 
@@ -33,26 +35,32 @@ def write(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa
         unpacked = [Block.from_bytes(block) for block in blocks]
         for block in unpacked:
             add(task.carried, block.counters)
-    extent = next((block.extent for block in unpacked if block.extent), "")
-    batch_partition = replace(batch_partition, batch=batch_partition.batch + spec.ahead, extent=extent)
+    if extent := next((block.extent for block in unpacked if block.extent), ""):
+        batch_partition = replace(batch_partition, batch=Offset.from_json(json.loads(extent)).number, extent=extent)
     if batch_partition.batch < spec.written:
         return task
     with _timed(task, spec.query, "net"):
         once, repeatable = prepare(spec, Changes.concat([block.changes for block in unpacked]))
+    if not (len(once) or len(repeatable) or batch_partition.partition == 0):
+        return task
     with _timed(task, spec.query, "send"):
-        # First, because a task that fails later on does it again.
+        # A batch is on record before its results are visible: a replay must know how it was cut.
+        if not spec.transactions:
+            at_least_once.record(spec, batch_partition)
+        else:
+            outcome, retries = write_once(spec, batch_partition, once)
+            _count(task, spec.query, outcome, retries)
+            add(task.written, once.counters if outcome == "committed" else {})
         if len(repeatable):
             at_least_once.write(spec, repeatable)
             add(task.written, repeatable.counters)
-        if not len(once):
-            return task
-        outcome, retries = write_once(spec, batch_partition, once)
+    return task
+
+
+def _count(task: Counted, query: str, outcome: Outcome, retries: int) -> None:
     for name, count in {outcome: 1, "retried": retries}.items():
         if count:
-            add(task.written, {sample("rowkind_transactions_total", query=spec.query, outcome=name): count})
-    if outcome == "committed":
-        add(task.written, once.counters)
-    return task
+            add(task.written, {sample("rowkind_transactions_total", query=query, outcome=name): count})
 
 
 @contextmanager

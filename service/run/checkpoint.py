@@ -2,8 +2,7 @@
 """The checkpoint of one query: Spark's logs of its batches and its state, and how both are put right.
 
 Spark notes in `offsets` where a batch begins and ends before it is done, and in `commits` that it is; `state` has what
-operators keep, by batch and partition. `rowkind.aside` is ours: files of `offsets`, of batches that wait to be done
-again.
+operators keep, by batch and partition.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
-from rowkind.service.kafka.offsets import Offset, between
+from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.progress import Progress
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.errors import CheckpointFolderError, CheckpointTornError, SavepointError
@@ -26,7 +25,6 @@ from rowkind.service.run.work import Told
 from rowkind.service.spark.errors import first_line
 from rowkind.service.spark.stage_tasks import tasks_told
 
-_ASIDE = "rowkind.aside"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -38,8 +36,8 @@ class Checkpoint(Notes):
 
         State that was on its way to other partitions (`repartition`) is left where it was.
 
-        That one has ended is found out by doing it again. Where it begins and ends is decided anew, or told by what was
-        written of it (`catch_up`). Gives the files removed.
+        A lost commit marker is recovered by running the batch again. Lost offsets are planned again, or replayed if
+        anything of the batch was written (`service.run.replay`). Gives the files removed.
 
         Raises:
             CheckpointTornError: Nobody knows whose checkpoint it is any more.
@@ -47,12 +45,7 @@ class Checkpoint(Notes):
         """
         with self._files() as files:
             removed = []
-            ended, begun, aside = (self._numbers(files, log) for log in ("commits", "offsets", _ASIDE))
-            for batch in set(aside) & set(begun):
-                # On its way from one to the other, where a store renames by copying.
-                files.delete(self._child(f"{_ASIDE}/{batch}"), False)
-                aside.remove(batch)
-            removed += [f"{_ASIDE}/{batch}" for batch in aside if not self._whole(files, f"{_ASIDE}/{batch}")]
+            ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
             if begun and not self._whole(files, f"offsets/{begun[-1]}"):
                 removed.append(f"offsets/{begun[-1]}")
                 self._forget_state(files, begun[-1])
@@ -117,56 +110,10 @@ class Checkpoint(Notes):
         """
         return self.identity() not in {"", last.checkpoint} and last.run > max(self.runs(), default="")
 
-    def is_behind(self, written: Progress) -> bool:
-        """Whether it was written after the last batch that is known here. Raises CheckpointFolderError."""
-        with self._files() as files:
-            contents = self.contents()
-            known = (batch for log in ("offsets", _ASIDE) for batch in self._numbers(files, log))
-            return contents is not None and written.batch > max(known, default=-1) + contents.ahead
-
-    def catch_up(self, written: Progress, rows: int) -> tuple[int, int]:
-        """Put down to be done again what was written after the last batch that is known here.
-
-        Gives how many batches that is, and by how much Spark's numbers are behind from then on (`Contents.ahead`).
-
-        The checkpoint is an older copy of itself, or has lost its end. What it knows ends where batch N does. Batch
-        `written`, of which only a part may be written, is done again as it was, on state that is brought to where it
-        began by batches of about so many `rows`, of which nothing is written.
-
-        Raises:
-            CheckpointTornError: It is not known where the first of them began.
-            CheckpointFolderError: The folder cannot be read or written.
-        """
-        with self._files() as files:
-            contents = self.contents()
-            assert contents is not None, "the checkpoint was claimed"
-            known = {batch: log for log in ("offsets", _ASIDE) for batch in self._numbers(files, log)}
-            last = max(known, default=-1)
-            end = Offset.from_json(json.loads(written.extent))
-            at, kept = end.begin, self._kept(contents)
-            if last >= 0:
-                _, kept, *_ = self._text(files, self._child(f"{known[last]}/{last}")).splitlines()
-                at = self._end(files, f"{known[last]}/{last}").at
-            elif written.batch > 0:
-                raise CheckpointTornError(self.folder, "of all batches that were written it knows none")
-            steps = [*between(at, replace(end, at=end.begin), rows), end]
-            # First, because the number of the last step must be right in any case.
-            ahead = written.batch - last - len(steps)
-            self._write(files, replace(contents, ahead=ahead))
-            files.mkdirs(self._child(_ASIDE))
-            said = json.loads(kept)
-            since = said["batchTimestampMs"] or written.now
-            for number, step in enumerate(steps, 1):
-                # With a TTL it matters when a row came: about then, as far as that is known.
-                said["batchTimestampMs"] = since + (written.now - since) * number // len(steps)
-                self._put(files, f"{_ASIDE}/{last + number}", f"v1\n{json.dumps(said)}\n{json.dumps(step.to_json())}")
-        return len(steps), ahead
-
     def back(self) -> int | None:
         """Have the batch that has ended last done again, for the state that it left is not whole; None if it cannot be.
 
-        Where those begin and end that were begun after it is kept aside, until it has been done again (`forward`): of
-        them too, some may be written. Raises CheckpointFolderError.
+        Those that were begun after it are undone: what of them is written is replayed. Raises CheckpointFolderError.
         """
         with self._files() as files:
             ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
@@ -176,28 +123,43 @@ class Checkpoint(Notes):
             if self._moves(files, [batch for batch in begun if batch <= ended[-1]]):
                 return None
             batch = ended[-1]
-            files.mkdirs(self._child(_ASIDE))
             # The last first: those that are left follow each other at any time.
             for later in reversed(begun[begun.index(batch) + 1 :]):
-                files.rename(self._child(f"offsets/{later}"), self._child(f"{_ASIDE}/{later}"))
+                files.delete(self._child(f"offsets/{later}"), False)
             self._forget_state(files, batch)
             files.delete(self._child(f"commits/{batch}"), False)
             return batch
 
-    def forward(self) -> bool:
-        """Whether more batches wait to be done again than the one that is next. Raises CheckpointFolderError."""
+    def undo(self) -> None:
+        """Undo the batch that was begun last and has not ended. Raises CheckpointFolderError."""
         with self._files() as files:
-            waiting, ended, begun = (self._numbers(files, log) for log in (_ASIDE, "commits", "offsets"))
-            if waiting and ended[-1:] == begun[-1:]:
-                batch = waiting.pop(0)
-                files.rename(self._child(f"{_ASIDE}/{batch}"), self._child(f"offsets/{batch}"))
-            return bool(waiting)
+            (batch,) = self._numbers(files, "offsets")[-1:]
+            self._forget_state(files, batch)
+            files.delete(self._child(f"offsets/{batch}"), False)
+
+    def last(self) -> Offset | None:
+        """The end of the batch that was begun last, None before the first one. Raises CheckpointFolderError."""
+        with self._files() as files:
+            begun = self._numbers(files, "offsets")
+            if not begun:
+                return None
+            name = f"offsets/{begun[-1]}"
+            end = self._end(files, name)
+            if end.number < 0:
+                # An earlier release has logged it, for which Spark had the numbers and times.
+                contents = self.contents()
+                assert contents is not None, "the checkpoint was claimed"
+                *kept, _ = self._text(files, self._child(name)).splitlines()
+                now = json.loads(kept[1])["batchTimestampMs"]
+                end = replace(end, number=begun[-1] + contents.ahead, now=now)
+                self._put(files, name, "\n".join([*kept, json.dumps(end.to_json())]))
+            return end
 
     def rests(self) -> bool:
-        """Whether all that was begun has ended, and nothing waits to be done again. Raises CheckpointFolderError."""
+        """Whether all that was begun has ended. Raises CheckpointFolderError."""
         with self._files() as files:
-            waiting, ended, begun = (self._numbers(files, log) for log in (_ASIDE, "commits", "offsets"))
-            return not waiting and ended[-1:] == begun[-1:]
+            ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
+            return ended[-1:] == begun[-1:]
 
     def position(self) -> Offset | None:
         """Where the last batch that has ended did so, None before the first one. Raises CheckpointFolderError."""
@@ -218,10 +180,8 @@ class Checkpoint(Notes):
         """
         with self._files() as files:
             ended = self._numbers(files, "commits")
-            if not ended or self._numbers(files, _ASIDE):
-                raise SavepointError(
-                    f"the checkpoint {self.folder} has no batch that has ended, or does some again: try again later"
-                )
+            if not ended:
+                raise SavepointError(f"the checkpoint {self.folder} has no batch that has ended: try again later")
             found = self._names(files)
             # What a snapshot names is there before it is: what has come since the first look may belong to one.
             blobs = {name for name in self._names(files) if "/SSTs/" in name}
@@ -268,13 +228,6 @@ class Checkpoint(Notes):
             return version.startswith("v") and bool([json.loads(line) for line in lines])
         except json.JSONDecodeError:
             return False
-
-    def _kept(self, contents: Contents) -> str:
-        """What Spark keeps of a batch of a query that has begun none yet, as JSON."""
-        spark = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        kept = json.loads(str(spark.OffsetSeqMetadata.apply(0, 0, self._spark.conf._jconf).json()))
-        kept["conf"][_PARTITIONS] = str(contents.parallelism)
-        return json.dumps(kept)
 
     def _end(self, files: Any, name: str) -> Offset:
         """Where a batch ends, by such a file: Spark's version, what it keeps of the batch, a line for each source."""

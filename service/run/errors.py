@@ -149,6 +149,20 @@ class StrangeCheckpointError(RunError):
         )
 
 
+class ReplayError(RunError):
+    """A checkpoint is older than the results, and what was read since cannot be replayed as it was."""
+
+    exit_code = REFUSED
+
+    def __init__(self, query: str, why: str) -> None:
+        super().__init__(
+            f"the checkpoint or savepoint of query {query} is older than the result topics, and the batches that were "
+            f"written since cannot be replayed: {why}.\n"
+            "Use a later savepoint, or let `rowkind run --reset-state` build the state anew from the topics; it "
+            "changes only those rows of the result topics that are different."
+        )
+
+
 class TopicsHeldError(RunError):
     """Result topics hold something that no checkpoint accounts for. Written again, rows would be there twice."""
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from secrets import token_hex
@@ -24,9 +23,8 @@ from pyspark.sql import SparkSession
 from rowkind.service.graph import Graph
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.progress import Progress, next_run
-from rowkind.service.kafka.progress import read as read_progress
 from rowkind.service.kafka.spec import WriterSpec
-from rowkind.service.kafka.topics import group_name, partitions, progress_name, with_records
+from rowkind.service.kafka.topics import group_name, progress_name, with_records
 from rowkind.service.kafka.written import Forms
 from rowkind.service.plan.explain.facts import describe
 from rowkind.service.plan.pipeline import PlannedQuery
@@ -49,11 +47,12 @@ from rowkind.service.run.lag import LagWatch
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.queries import planned
-from rowkind.service.run.rescale import rescale
+from rowkind.service.run.replay import QueryStart, last_progress
+from rowkind.service.run.rescale import rescale, to_its_end
 from rowkind.service.run.savepoint import restore, whole
 from rowkind.service.run.signals import AskedToStop, Signals
 from rowkind.service.run.status import JobStatus
-from rowkind.service.run.streaming import Deployment, register, source, start
+from rowkind.service.run.streaming import Deployment, register, source
 from rowkind.service.run.supervisor import Running, Supervisor
 from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.run.topics import register as register_schemas
@@ -296,7 +295,7 @@ class _Queries:
         checkpoint.settle()
         for file in checkpoint.mend():
             log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
-        at = self._brought_up(name, whole, checkpoint, progress)
+        at = self._brought_up(name, whole, checkpoint)
         position = checkpoint.position()
         sqls = {sink: settings.sql for sink, settings in self.life.job.sinks.items()}
         at_start = None if position is None else position.at
@@ -305,14 +304,13 @@ class _Queries:
             self.life.monitor.recall(failure)
         self.life.lags.add(name, source(whole, at), group_name(self.life.job.name, name))
         cut_over = CutOver(whole, checkpoint, at, replace(at, filling="")) if at.filling else None
-        begin = partial(start, self.spark, whole, checkpoint.folder)
+        begin = QueryStart(self.spark, whole, checkpoint)
         return Running(checkpoint, query.sinks, replace(at, filling=""), begin, cut_over)
 
-    def _brought_up(self, name: str, whole: Graph, checkpoint: Checkpoint, progress: Sequence[Progress]) -> Deployment:
-        """How a query runs whose checkpoint is claimed, and that is to begin where its results are, as the job says."""
-        there, identity = checkpoint.contents(), checkpoint.identity()
+    def _brought_up(self, name: str, whole: Graph, checkpoint: Checkpoint) -> Deployment:
+        """How a query runs whose checkpoint is claimed, with its state in as many partitions as the job says."""
+        there = checkpoint.contents()
         assert there is not None, "it was claimed"
-        written = max((each for each in progress if each.checkpoint == identity), key=attrgetter("batch"), default=None)
         at = Deployment(
             self.life.job,
             name,
@@ -324,29 +322,20 @@ class _Queries:
             there.parallelism,
             checkpoint.run,
             filling=there.filling,
-            ahead=there.ahead,
-            written=0 if written is None else written.batch,
             excused=frozenset(there.excused),
         )
-        begin = partial(start, self.spark, whole, checkpoint.folder)
-        if written is not None and checkpoint.is_behind(written):
-            # A batch is done again by as many tasks as did it first.
-            at = rescale(checkpoint, at, written.tasks or at.tasks, begin, self.life.monitor.works)
-            batches, ahead = checkpoint.catch_up(written, self.life.job.batch.max_rows)
-            log.warning(
-                "query %s: the checkpoint is older than the results; what was read since is read again, in %d batches, "
-                "and what is missing is written",
-                name,
-                batches,
-            )
-            at = replace(at, ahead=ahead)
-        return rescale(checkpoint, at, self.life.job.parallelism, begin, self.life.monitor.works)
+        begin = QueryStart(self.spark, whole, checkpoint)
+        works, tasks = self.life.monitor.works, self.life.job.parallelism
+        last = begin.last_written(at)
+        if last is not None and (last.tasks or at.tasks) != tasks:
+            # A batch is completed by as many tasks as began it.
+            at = rescale(checkpoint, at, last.tasks or at.tasks, begin, works)
+            to_its_end(checkpoint, at.forward, begin)
+        return rescale(checkpoint, at, tasks, begin, works)
 
     def _progress(self, name: str) -> list[Progress]:
         """What each task of a query has written last."""
-        kafka, topic = self.life.connection.kafka, progress_name(self.life.job.name, name)
-        found = [read_progress(kafka, topic, partition) for partition in range(partitions(kafka, topic))]
-        return [each for each in found if each is not None]
+        return last_progress(self.life.connection.kafka, progress_name(self.life.job.name, name))
 
 
 def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents]) -> PlannedQueries:

@@ -36,20 +36,19 @@ def rescale(
     if at.tasks == tasks:
         return at
     log.info("query %s: its state moves from %d partitions to %d", at.name, at.tasks, tasks)
-    _end(checkpoint, at, start)
+    if not checkpoint.rests():
+        to_its_end(checkpoint, at.once, start)
     with works.work(f"query {at.name} moves its state to {tasks} partitions", "tasks") as told:
         checkpoint.repartition(tasks, told)
     return replace(at, tasks=tasks)
 
 
-def _end(checkpoint: Checkpoint, at: Deployment, start: Callable[[Deployment], StreamingQuery]) -> None:
-    """End what was begun, and what waits to be done again."""
-    while not checkpoint.rests():
-        checkpoint.forward()
-        query = start(at.once)
-        try:
-            query.awaitTermination()
-        except StreamingQueryException as error:
-            raise failed(at.name, checkpoint.folder, error) from None
-        finally:
-            query.stop()
+def to_its_end(checkpoint: Checkpoint, at: Deployment, start: Callable[[Deployment], StreamingQuery]) -> None:
+    """Run a query that ends by itself. Raises QueryFailedError."""
+    query = start(at)
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        raise failed(at.name, checkpoint.folder, error) from None
+    finally:
+        query.stop()

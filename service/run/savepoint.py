@@ -21,7 +21,7 @@ from rowkind.service.run.folder import looking_into
 from rowkind.service.run.work import Works
 from rowkind.service.spark.errors import first_line
 
-_TRIALS = 3
+_TRIALS = 10
 _MARK = "rowkind.half-full"
 
 log = logging.getLogger("rowkind")

@@ -50,14 +50,18 @@ class KafkaSource(DataSource):
 
 @dataclass
 class ReadTask(InputPartition):
-    """The ranges that one task reads; the first of a batch also lets operators begin, and says what the batch is.
+    """The ranges that one task reads in a batch whose end is `extent`, an `Offset` as JSON, and whose time is `now`.
 
-    - `opens`: operators begin that need no rows. `extent`: where the batch begins and ends, if this is to be told.
+    The `first` task of a batch also lets operators begin that need no rows (`opens`) and those that keep state report
+    how much (`reports`).
     """
 
     ranges: tuple[Range, ...]
+    extent: str
+    now: int
+    first: bool = False
     opens: bool = False
-    extent: str = ""
+    reports: bool = False
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -87,10 +91,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The read tasks of a batch."""
-        begin = Offset.from_json(start)
-        tasks = [ReadTask(ranges) for ranges in self._planner.tasks(begin, Offset.from_json(end))]
-        first = (replace(each, opens=self._planner.opens_with(begin), extent=json.dumps(end)) for each in tasks[:1])
-        return [*first, *tasks[1:]]
+        begin, until, planner = Offset.from_json(start), Offset.from_json(end), self._planner
+        first, *others = (ReadTask(ranges, json.dumps(end), until.now) for ranges in planner.tasks(begin, until))
+        first = replace(first, first=True, opens=planner.opens_with(begin), reports=planner.begins_run())
+        return [first, *others]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The blocks of one task, as they are made."""
@@ -99,8 +103,15 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, ReadTask), "partitions are this reader's own"
         freeze_what_stays("read")
         reading = worker_reading(self._option)
-        for label, level, block in reading.blocks(partition.ranges, opens=partition.opens, extent=partition.extent):
-            yield edge_rows([(label, level, block.to_bytes())])
+        blocks = reading.blocks(
+            partition.ranges,
+            opens=partition.opens,
+            extent=partition.extent,
+            first=partition.first,
+            reports=partition.reports,
+        )
+        for label, level, block in blocks:
+            yield edge_rows([(label, level, block.to_bytes())], partition.now)
         give_back()
 
     @cached_property

@@ -10,8 +10,7 @@ last level write what they have, unless it belongs to other tasks.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -56,7 +55,8 @@ class Deployment:
     - `filling`: if anything, the query reads what there is now and ends, and writes to topics of its own whose names
       end so.
     - `stops`: it ends when there is nothing new.
-    - `ahead`, `written`: as a `WriterSpec` has them. `excused`: as a `SourceSpec` has them.
+    - `replays`: the source first offers the batches of `replay_file`, and nothing else with `replay_only`.
+    - `written`: as a `WriterSpec` has it. `excused`: as a `SourceSpec` has them.
     """
 
     job: Job
@@ -70,14 +70,25 @@ class Deployment:
     run: str = ""
     filling: str = ""
     stops: bool = False
-    ahead: int = 0
+    replays: bool = True
+    replay_only: bool = False
     written: int = 0
     excused: frozenset[str] = frozenset()
 
     @property
     def once(self) -> Self:
         """The same, but that it ends with the batch that is under way."""
-        return replace(self, stops=True, drain=Path(os.devnull))
+        return replace(self, stops=True, replays=False, replay_only=True)
+
+    @property
+    def forward(self) -> Self:
+        """The same, but that it ends when all is replayed."""
+        return replace(self, stops=True, replay_only=True)
+
+    @property
+    def progress_topic(self) -> str:
+        """The topic with its progress."""
+        return progress_name(self.job.name, self.name)
 
     def topic(self, sink: PhysicalSink) -> str:
         """The topic to which a sink is written."""
@@ -123,11 +134,10 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
     tasks: int,
     write: TaskWriter | None = None,
     excused: frozenset[str] = frozenset(),
-    times: Sequence[int | None] = (),
 ) -> DataFrame:
     """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one of as many as `tasks`.
 
-    There are none if they have been given to `write`. `times` are those of the batches where Spark's do not count.
+    There are none if they have been given to `write`.
     """
     moves = graph.exchange or job.atomic
     labels = placement(shards)
@@ -149,7 +159,6 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
             limits=limits,
             write=write if level == graph.levels and not moves else None,
             excused=excused,
-            times=times,
         )
         blocks = over_shards(blocks, processor)
     if moves:
@@ -166,6 +175,11 @@ def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
 def due_file(at: Deployment) -> Path:
     """The query's file on the driver that says when something is due without rows; beside the one that drains."""
     return at.drain.with_name(f"{at.name}.due")
+
+
+def replay_file(at: Deployment) -> Path:
+    """The query's file on the driver with the batches that are replayed."""
+    return at.drain.with_name(f"{at.name}.replay")
 
 
 def member(graph: Graph, place: int, job: Job, shards: int) -> Member:
@@ -204,6 +218,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         writer=graph.writer,
         writers=one_each(labels, at.tasks),
         opens=opens(graph, at.shards),
+        levels=tuple(range(1, graph.levels + 1)),
         timed_tables=graph.timed_tables,
         timed_levels=graph.timed_levels,
         due_file=str(due_file(at)) if graph.clocks else None,
@@ -215,6 +230,8 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         promises=at.job.promises,
         excused=at.excused,
         drain_file=str(at.drain),
+        replay_file=str(replay_file(at)) if at.replays else None,
+        replay_only=at.replay_only,
     )
 
 
@@ -225,10 +242,9 @@ def writer(graph: Graph, at: Deployment) -> WriterSpec:
         query=at.name,
         sinks={graph.place(sink.name): _sink(sink, at) for sink in graph.sinks},
         kafka=at.connection.kafka,
-        progress_topic=progress_name(at.job.name, at.name),
+        progress_topic=at.progress_topic,
         dead_letter_topic=at.job.dead_letters.topic,
         run=at.run,
-        ahead=at.ahead,
         written=at.written,
         tasks=at.tasks,
     )

@@ -63,8 +63,6 @@ class Running:
     start: Callable[[Deployment], StreamingQuery]
     cut_over: CutOver | None
     query: StreamingQuery = field(init=False)
-    redoing: bool = False
-    """It does but one batch again, and others wait for their turn."""
     idle: int = 0
     ran: bool = False
     restarts: int = 0
@@ -90,8 +88,7 @@ class Running:
         """Start it from its checkpoint, which may be done again. Raises a ChangelogError."""
         self.again, self.told = None, -1
         at = self.at if self.cut_over is None else self.cut_over.begin()
-        self.redoing = self.checkpoint.forward()
-        self.query = self.start(at.once if self.redoing else at)
+        self.query = self.start(at)
 
     def progress(self) -> list[StreamingQueryProgress]:
         """What Spark tells of the batches that have ended since this was asked, or of what it does without any."""
@@ -182,8 +179,6 @@ class Supervisor:
                 self._back(each, torn)
             else:
                 self._later(each, failure, passing(failure, error, ran=each.ran))
-        elif each.redoing and not each.query.isActive and not self.signals.count:
-            self._begin(each)
         elif each.cut_over is not None and not each.query.isActive and not self.signals.count:
             self._cut_over(each, each.cut_over)
         elif each.query.lastProgress is not None:
@@ -204,7 +199,7 @@ class Supervisor:
             self._tell(each)
 
     def _back(self, each: Running, damage: str) -> None:
-        """Have state that cannot be loaded made again from what was there a batch before."""
+        """Have state that cannot be loaded made again from the state one batch before."""
         batch = each.checkpoint.back()
         if batch is None:
             why = f"state cannot be loaded ({damage}), nor any before it"

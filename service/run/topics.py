@@ -71,7 +71,7 @@ def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
             for sink, of in own
         ]
         copies = max((of.replication or 0 for _, of in own), default=0) or None
-        if any(sink.delivery == "exactly_once" for sink, _ in own):
+        if own:
             wanted.append(topics.progress_topic(job.name, query, job.parallelism, copies))
         if own and job.dead_letters.topic is not None:
             wanted.append(topics.dead_letter_topic(job.dead_letters.topic, copies))

@@ -86,14 +86,13 @@ def run_query(
         parts = [part for each, rows in own for part in scanned(each, rows, job.parallelism)]
         marks = marks_of_tables(whole, batch, ended=batch.ended)
         file = folder / f"{number:08}.parquet"
-        write(file, parts, whole, job.parallelism, marks)
+        write(file, parts, whole, job.parallelism, marks, batch.clock)
         # Spark takes them in the order of these, and no two may be the same.
         os.utime(file, (begins + number, begins + number))
     source = spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
-    times = [batch.clock for batch in batches]
     try:
         query = (
-            assemble(whole, job, source, job.parallelism, job.parallelism, times=times)
+            assemble(whole, job, source, job.parallelism, job.parallelism)
             .writeStream.foreachBatch(collect)
             .option("checkpointLocation", str(scratch / "checkpoint"))
             .trigger(availableNow=True)
@@ -115,8 +114,13 @@ def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Chang
     return net(live, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq, ordered=sink.ordered)
 
 
-def write(path: Path, parts: Iterable[Part], of: Graph, shards: int, marks: TimeMarks) -> None:
-    """Leave the blocks of one batch in a file, at least one for each that may begin without, or where time passes."""
+def write(  # noqa: PLR0917 - two of them are numbers
+    path: Path, parts: Iterable[Part], of: Graph, shards: int, marks: TimeMarks, clock: int | None = None
+) -> None:
+    """Leave the blocks of one batch in a file, at least one for each that may begin without, or where time passes.
+
+    `clock` is the time of the batch in ms, now if None.
+    """
     labels = placement(shards)
     opening = ((shard, level, Changes.empty()) for shard, level in opens(of, shards))
     blocks = ((shard, level, Block(changes)) for shard, level, changes in itertools.chain(opening, pieces(parts)))
@@ -125,7 +129,8 @@ def write(path: Path, parts: Iterable[Part], of: Graph, shards: int, marks: Time
     )
     rows = ((labels[shard], level, block.to_bytes()) for shard, level, block in itertools.chain(blocks, passing))
     # Read once and at once. Uncompressed, because snappy wants to unpack a library of its own where it may not.
-    pq.write_table(pa.Table.from_batches([edge_rows(rows)]), path, compression="none")
+    now = round(time.time() * 1000) if clock is None else clock
+    pq.write_table(pa.Table.from_batches([edge_rows(rows, now)]), path, compression="none")
 
 
 def _report(blocks: Sequence[Block], warn: Callable[[str], None]) -> None:

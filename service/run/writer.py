@@ -21,7 +21,6 @@ from rowkind.service.kafka.writer_process import write_there
 from rowkind.service.kafka.writing import Counted, write
 from rowkind.service.spark.collector import freeze_what_stays, give_back
 from rowkind.service.spark.edge import EDGE_SCHEMA
-from rowkind.service.spark.processor import dated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +72,7 @@ class TaskWriter:
 
     def after(self, blocks: DataFrame) -> DataFrame:
         """No rows: those of an edge, written by the tasks that have them."""
-        return dated(blocks).mapInArrow(self._all, EDGE_SCHEMA)
+        return blocks.mapInArrow(self._all, EDGE_SCHEMA)
 
     def _all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_what_stays("write")

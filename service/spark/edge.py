@@ -1,4 +1,4 @@
-"""The rows between Spark's stages: each a block, where it is to go, and how deep that is.
+"""The rows between Spark's stages: each a block, where it is to go, how deep that is, and the time of its batch.
 
 Arrow is loaded with the first rows, for Spark's short-lived processes that only ask for the schema.
 """
@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EDGE_SCHEMA = "shard int, level int, block binary"
-"""The columns of every edge: the label of the shard that a block is for, the level, and the block."""
+EDGE_SCHEMA = "shard int, level int, block binary, now long"
+"""The columns of every edge: the label of the shard that a block is for, the level, the block, and the time in ms.
+
+The time is planned with the batch (`service.kafka.offsets`) and goes with its rows, so that a replay sees the same."""
 
 
-def edge_rows(rows: Iterable[tuple[int, int, bytes]]) -> pa.RecordBatch:
-    """The rows of an edge, in the columns of `EDGE_SCHEMA`."""
+def edge_rows(rows: Iterable[tuple[int, int, bytes]], now: int) -> pa.RecordBatch:
+    """The rows of an edge in a batch at time `now`, in the columns of `EDGE_SCHEMA`."""
     import pyarrow as pa  # noqa: PLC0415 -- see the module's docstring
 
-    columns = list(zip(*rows, strict=True)) or [(), (), ()]
-    types = {"shard": pa.int32(), "level": pa.int32(), "block": pa.binary()}
+    columns = list(zip(*((*row, now) for row in rows), strict=True)) or [()] * 4
+    types = {"shard": pa.int32(), "level": pa.int32(), "block": pa.binary(), "now": pa.int64()}
     return pa.record_batch(
         [pa.array(column, type_) for column, type_ in zip(columns, types.values(), strict=True)], names=list(types)
     )

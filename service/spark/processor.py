@@ -18,11 +18,10 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
+from rowkind.operators.arrangement.arrangement import StateSize, kept
 from rowkind.operators.arrangement.store import MANIFEST
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
@@ -32,7 +31,7 @@ from rowkind.service.execute import watermarks
 from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
-from rowkind.service.execute.members import Member, addressed, dead_letters
+from rowkind.service.execute.members import Member, addressed, arrangement, dead_letters
 from rowkind.service.execute.promises import OnBroken, broken
 from rowkind.service.execute.route import Part, deliver, leave, pieces
 from rowkind.service.execute.watermarks import Passing, Watermarks, passing
@@ -49,15 +48,7 @@ def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
 
     In its time mode Spark would set up timers in every task that nobody uses, 7 ms each.
     """
-    return dated(blocks).groupBy("shard").transformWithState(processor, EDGE_SCHEMA, "Append", "None")
-
-
-def dated(blocks: DataFrame) -> DataFrame:
-    """The blocks with the time as a column `now`, in ms.
-
-    In a streaming query it is the batch's, which Spark logs with the batch, so that a replay sees the same.
-    """
-    return blocks.withColumn("now", F.unix_millis(F.current_timestamp()))
+    return blocks.groupBy("shard").transformWithState(processor, EDGE_SCHEMA, "Append", "None")
 
 
 class OperatorProcessor(StatefulProcessor):
@@ -74,7 +65,6 @@ class OperatorProcessor(StatefulProcessor):
         limits: of the run cache.
         write: takes what a task has for the writer, at the task's end, and the time of the batch; without, it goes on
             as rows.
-        times: that of each batch in ms, where it is another than Spark's.
     """
 
     def __init__(
@@ -89,7 +79,6 @@ class OperatorProcessor(StatefulProcessor):
         excused: AbstractSet[str] = frozenset(),
         limits: CacheLimits = DEFAULT_LIMITS,
         write: Callable[[Sequence[pa.Buffer], int], None] | None = None,
-        times: Sequence[int | None] = (),
     ) -> None:
         if unmatched == "dead_letter":
             assert all(member.wrap is not None for member in members), "dead letters need something that makes them"
@@ -102,7 +91,6 @@ class OperatorProcessor(StatefulProcessor):
         self._excused = excused
         self._limits = limits
         self._write = write
-        self._times = tuple(times)
         self._blocks: list[pa.Buffer] = []
         self._now = 0
         self._clocks = tuple(dict.fromkeys(member.clock for member in members if member.clock is not None))
@@ -122,7 +110,7 @@ class OperatorProcessor(StatefulProcessor):
         """Apply one batch of one shard and emit its blocks."""
         own: list[Block] = []
         for row in rows:
-            self._now = self._time(row.now)
+            self._now = row.now
             if self._members and row.level == self._level:
                 own.append(Block.from_bytes(row.block))
             else:
@@ -130,19 +118,10 @@ class OperatorProcessor(StatefulProcessor):
         for shard, level, block in self.apply(key[0] % len(self._labels), own, self._now) if own else ():
             yield from self._out(self._labels[shard], level, block.to_bytes())
 
-    def _time(self, now: int) -> int:
-        """The time of the batch, which is `now` for Spark."""
-        if not self._times:
-            return now
-        context = TaskContext.get()
-        assert context is not None, "a task is asked"
-        own = self._times[int(context.getLocalProperty("streaming.sql.batchId") or 0)]
-        return now if own is None else own
-
     def _out(self, label: int, level: int, block: bytes) -> Iterator[Row]:
         """A block as a row, unless this task writes it."""
         if self._write is None:
-            yield Row(shard=label, level=level, block=block)
+            yield Row(shard=label, level=level, block=block, now=self._now)
         else:
             assert level == self._writer, "nothing but the writer is deeper than the level that writes"
             self._blocks.append(pa.py_buffer(block))
@@ -170,17 +149,21 @@ class OperatorProcessor(StatefulProcessor):
     def _run(self, shard: int, blocks: list[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
         """What leaves the stage; the list of blocks is empty afterwards."""
         changes = Changes.concat([block.changes for block in blocks])
+        reports = any(block.reports for block in blocks)
         worker_cache(self._limits).forget_removed()
         before, after = self._pass_time(shard, [block.marks for block in blocks if block.marks], now, counters)
         blocks.clear()
         inbox: dict[int, list[Changes]] = defaultdict(list)
         for member in self._members:
             own = Changes.concat([addressed(changes, member.place), *inbox.pop(member.place, ())])
+            tally = Tally(member.sink, member.node)
             if not len(own) and member.always_runs != shard and not member.waits:
+                if reports:
+                    tally.set_state(shard, self._kept(member))
+                    add(counters, tally.counters)
                 continue
             if member.delete_times is not None:
                 own = member.delete_times(own, before)
-            tally = Tally(member.sink, member.node)
             time_ = Passing(now, now) if member.clock is None else passing(before, after, member.clock)
             late = np.zeros(len(own), np.bool_) if member.lateness is None else member.lateness(own, time_.before)
             if late.any():
@@ -256,6 +239,13 @@ class OperatorProcessor(StatefulProcessor):
                 raise each.error
             tally.add_broken(each)
         return output.rows, output.unmatched, output.due
+
+    def _kept(self, member: Member) -> StateSize:
+        """How much state a member has in this shard."""
+        assert self._map is not None, "Spark has called `init`"
+        cache = worker_cache(self._limits)
+        names = [arrangement(member.state, name) for name in member.operator.arrangements]
+        return sum((kept(SparkStore(self._map, name, cache), name) for name in names), StateSize())
 
     def _letters(self, member: Member, lost: Changes) -> Changes:
         """What the policy makes of unmatched retractions."""

@@ -50,7 +50,7 @@ class BlockSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """The reader of one query."""
-        assert schema.names == ["shard", "level", "block"]
+        assert schema.names == ["shard", "level", "block", "now"]
         return BlockReader(*(int(self.options[option]) for option in ("rows", "shards", "batches")))
 
 
@@ -86,7 +86,7 @@ class BlockReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The block of a shard, made once per worker."""
         assert isinstance(partition, Shard)
-        yield edge_rows([(partition.label, LEVEL, block(self.rows))])
+        yield edge_rows([(partition.label, LEVEL, block(self.rows))], 0)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -24,7 +25,8 @@ from rowkind.operators.columns.changes import Changes
 from rowkind.service.dev.broker import Broker
 from rowkind.service.execute.members import address
 from rowkind.service.kafka import progress, transaction
-from rowkind.service.kafka.errors import FencedError, TransactionError, UnfitTopicError, fences
+from rowkind.service.kafka.errors import ContradictionError, FencedError, TransactionError, UnfitTopicError, fences
+from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.outgoing import Outgoing, prepare, send
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.spec import WriterSpec
@@ -66,6 +68,28 @@ def test_a_replayed_batch_writes_nothing_twice(make_sink: MakeSink) -> None:
     assert write_once(sink.spec, FIRST, some(sink, 1, 2)) == ("skipped", 0)
     assert write_once(sink.spec, BatchPartition("checkpoint", 1, 0), some(sink, 3)) == ("committed", 0)
     assert ids(sink) == [1, 2, 3]
+
+
+def test_every_batch_is_on_record(make_sink: MakeSink) -> None:
+    """The first partition records a batch without results, too, and a batch that is written again must be the same."""
+    sink = make_sink()
+    sink.write()
+    sink.write(changes(("+I", order(1))), batch=1)
+    sink.write(batch=2)
+    sink.write(partition=1, batch=3)
+    topic = sink.spec.progress_topic
+    assert len(committed(sink.spec.kafka, topic)) == 3
+    recorded = list(progress.recorded(sink.spec.kafka, topic))
+    assert [each.batch for each in recorded] == [0, 1, 2]
+    assert {each.key for each in recorded} == {f"job/{sink.topic}/0/{number}".encode() for number in range(3)}
+    assert progress.read(sink.spec.kafka, topic, 1) is None
+    extent = Offset({("t", 0): 3}, {"t": "id"}, {("t", 0): 1}, 4, 5)
+    fourth = BatchPartition("c", 4, 0, 5, json.dumps(extent.to_json()))
+    other = replace(fourth, extent=json.dumps(replace(extent, at={("t", 0): 2}).to_json()))
+    assert write_once(sink.spec, fourth, some(sink, 2)) == ("committed", 0)
+    with pytest.raises(ContradictionError, match="Batch 4 of query"):
+        write_once(sink.spec, other, some(sink, 2))
+    assert write_once(sink.spec, fourth, some(sink, 2)) == ("skipped", 0)
 
 
 def test_partitions_and_checkpoints_keep_their_own_progress(make_sink: MakeSink) -> None:

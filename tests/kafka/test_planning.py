@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from rowkind.service.kafka import planning
@@ -34,3 +37,38 @@ def test_a_batch_of_a_backlog_is_as_large_as_two_seconds_allow(orders: Topic, mo
         begin, end = end, plan.end(end, 1_000_000)
         taken.append(end.at[orders.name, 0] - begin.at[orders.name, 0])
     assert taken == [200, 400, 800, 800, 400, 200, 200, 400]
+
+
+def test_batches_on_record_are_offered_first_and_as_they_were(orders: Topic, tmp_path: Path) -> None:
+    """Each with its number, its time and its records, whatever has come since; then new ones, if there may be any."""
+    orders.send(*((b"+I", order(number, "x")) for number in range(6)))
+    plan = planner(orders.spec())
+    first = plan.end(plan.initial(), 2)
+    second = plan.end(first, 3)
+    assert (first.number, second.number) == (0, 1)
+    assert 0 < first.now <= second.now
+    file = tmp_path / "replay"
+    file.write_text(json.dumps([first.to_json(), second.to_json()]))
+    again = planner(orders.spec(replay_file=str(file), replay_only=True))
+    assert again.end(again.initial(), 100) == first
+    assert again.end(first, 100) == second
+    assert again.end(second, 100) is second
+    again = planner(orders.spec(replay_file=str(file)))
+    assert again.end(first, 100) == second
+    third = again.end(second, 100)
+    assert (third.number, third.begin, third.at[orders.name, 0]) == (2, second.at, 6)
+
+
+def test_the_first_batch_of_a_run_reports_state(orders: Topic) -> None:
+    """A run that goes on has such a batch even if nothing has come, but only one."""
+    orders.send((b"+I", order(1, "x")))
+    plan = planner(orders.spec(levels=(1,)))
+    end = plan.end(plan.initial(), 10)
+    assert plan.begins_run()
+    assert plan.end(end, 10) is end
+    later = planner(orders.spec(levels=(1,)))
+    empty = later.end(end, 10)
+    assert (empty.number, empty.at, empty.begin) == (1, end.at, end.at)
+    assert later.tasks(end, empty) == [()]
+    assert later.begins_run()
+    assert later.end(empty, 10) is empty

@@ -20,6 +20,7 @@ from rowkind.service.kafka.clients import producer_settings
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
+from rowkind.service.kafka.progress import recorded
 from rowkind.service.kafka.writing import Counted
 from rowkind.service.row_kind import PRESETS, RowKindHeader
 from tests.kafka.murmur2 import murmur2, partition
@@ -162,22 +163,22 @@ def test_dead_letters_leave_with_the_original_record_and_connects_headers(make_s
     assert task.written[f'rowkind_dead_letters_written_total{{query="{sink.spec.query}"}}'] == 1
 
 
-def test_a_batch_that_changes_nothing_opens_no_transaction(make_sink: MakeSink) -> None:
-    """An insertion that is taken back in the same batch is not written, and nor is progress."""
+def test_a_task_that_changes_nothing_opens_no_transaction(make_sink: MakeSink) -> None:
+    """An insertion that is retracted in the same batch is not written, nor is progress, which is for the first task."""
     sink = make_sink()
-    task = sink.write(changes(("+I", order(1)), ("-D", order(1))))
+    task = sink.write(changes(("+I", order(1)), ("-D", order(1))), partition=1)
     assert sink.messages() == []
     assert committed(sink.spec.kafka, sink.spec.progress_topic) == []
     assert not [name for name in task.written if "transactions" in name]
 
 
 def test_a_sink_without_transactions_writes_at_least_once(make_sink: MakeSink) -> None:
-    """Every batch is there when the task ends, a repeated one twice, and there is no progress."""
+    """Every batch is there when the task ends, a repeated one twice, and so is the record of it."""
     sink = make_sink(form="upsert", transactions=False)
     for _ in range(2):
         sink.write(changes(("+I", order(1, "a")), ("+I", order(2, "b"))))
     assert [message.row for message in sink.messages()] == [order(1, "a"), order(2, "b")] * 2
-    assert committed(sink.spec.kafka, sink.spec.progress_topic) == []
+    assert [each.batch for each in recorded(sink.spec.kafka, sink.spec.progress_topic)] == [0, 0]
 
 
 def test_a_query_writes_each_sink_as_it_says(make_sink: MakeSink) -> None:

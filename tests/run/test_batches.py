@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from rowkind.service.kafka.progress import Progress
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.errors import CheckpointTornError
@@ -72,70 +71,41 @@ def test_a_checkpoint_without_a_name_is_refused(spark: SparkSession, folder: Pat
         Checkpoint(spark, str(folder)).mend()
 
 
-@pytest.mark.parametrize(
-    ("begun", "batch", "steps"),
-    [
-        ([BATCH % 3], 0, {}),
-        ([BATCH % 3], 1, {1: (3, 7)}),
-        ([BATCH % 3], 6, {1: (3, 5), 2: (5, 7)}),
-        ([], 0, {0: (5, 7)}),
-    ],
-    ids=["known", "the next one", "several later", "the first one"],
-)
-def test_what_was_written_later_is_put_down_to_be_done_again(
-    spark: SparkSession, folder: Path, begun: list[str], batch: int, steps: dict[int, tuple[int, int]]
-) -> None:
-    """The last batch within the bounds and at the time that it had, and before it what leads to where it begins."""
+def test_a_batch_of_an_earlier_release_gets_its_number_and_its_time(spark: SparkSession, folder: Path) -> None:
+    """They are Spark's, which may be behind; a batch that has a number keeps it."""
     checkpoint = Checkpoint(spark, str(folder))
-    checkpoint.claim(CONTENTS)
-    logs(folder, begun, [])
-    begins = 3 if batch == 1 else 5
-    extent = {"t": {"id": "x", "at": {"0": 7}, "from": {"0": begins}}}
-    written = Progress("job", "main", 0, "c", batch, now=123, extent=json.dumps(extent))
-    assert checkpoint.is_behind(written) == bool(steps)
-    if steps:
-        assert checkpoint.catch_up(written, 100)[0] == len(steps)
-    # Whoever was killed on the way comes to the same.
-    assert not checkpoint.is_behind(written)
-    found = {int(file.name): file.read_text().splitlines() for file in (folder / "rowkind.aside").glob("[0-9]*")}
-    times = [json.loads(found[number][1])["batchTimestampMs"] for number in sorted(found)]
-    assert times == {0: [], 1: [123], 2: [73, 123]}[len(steps)]
-    ends = {number: json.loads(text[2])["t"] for number, text in found.items()}
-    assert {number: (end["from"]["0"], end["at"]["0"]) for number, end in ends.items()} == steps
-    contents = checkpoint.contents()
-    assert contents is not None
-    assert max(steps, default=0) + contents.ahead == batch
+    checkpoint.claim(replace(CONTENTS, ahead=4))
+    assert checkpoint.last() is None
+    logs(folder, [BATCH % 3, BATCH % 5], [ENDED])
+    for _ in range(2):
+        last = checkpoint.last()
+        assert last is not None
+        assert (last.number, last.now, last.at) == (5, 23, {("t", 0): 5})
+    assert (folder / "offsets" / "0").read_text() == BATCH % 3
+    numbered = (BATCH % 5).removesuffix("}") + ', "": {"at": {}, "number": 9, "now": 7}}'
+    (folder / "offsets" / "1").write_text(numbered)
+    last = checkpoint.last()
+    assert last is not None
+    assert (last.number, last.now) == (9, 7)
 
 
-def test_batches_are_done_again_in_their_order(spark: SparkSession, folder: Path) -> None:
-    """Each within the bounds that it had, and only then the next one; as far back as these are known."""
+def test_batches_are_undone_as_far_back_as_state_is_torn(spark: SparkSession, folder: Path) -> None:
+    """The last one that had ended is done again as Spark has logged it; those after it are replayed."""
     checkpoint = Checkpoint(spark, str(folder))
     logs(folder, [BATCH % 3, BATCH % 5, BATCH % 7, BATCH % 9], [ENDED, ENDED, ENDED])
 
     def known() -> list[list[str]]:
-        return [
-            sorted(path.name for path in (folder / log).glob("[0-9]*"))
-            for log in ("offsets", "commits", "rowkind.aside")
-        ]
+        return [sorted(path.name for path in (folder / log).glob("[0-9]*")) for log in ("offsets", "commits")]
 
     assert not checkpoint.rests()
     assert checkpoint.back() == 2
-    assert known() == [["0", "1", "2"], ["0", "1"], ["3"]]
+    assert known() == [["0", "1", "2"], ["0", "1"]]
     assert checkpoint.back() == 1
-    assert known() == [["0", "1"], ["0"], ["2", "3"]]
-    assert checkpoint.forward()
-    assert known() == [["0", "1"], ["0"], ["2", "3"]]
-    (folder / "commits" / "1").write_text(ENDED)
-    assert not checkpoint.rests()
-    assert checkpoint.forward()
-    assert known() == [["0", "1", "2"], ["0", "1"], ["3"]]
-    (folder / "commits" / "2").write_text(ENDED)
-    assert not checkpoint.forward()
-    assert known() == [["0", "1", "2", "3"], ["0", "1", "2"], []]
-    assert not checkpoint.rests()
-    (folder / "commits" / "3").write_text(ENDED)
+    assert known() == [["0", "1"], ["0"]]
+    checkpoint.undo()
+    assert known() == [["0"], ["0"]]
     assert checkpoint.rests()
-    (folder / "offsets" / "2").unlink()
+    (folder / "offsets" / "0").unlink()
     assert checkpoint.back() is None
 
 

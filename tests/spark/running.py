@@ -67,7 +67,7 @@ class Query:
         for batch in batches:
             rows = ((labels[shard], LEVEL, block.to_bytes()) for shard, blocks in batch.items() for block in blocks)
             draft = self.folder / "draft"
-            pq.write_table(pa.Table.from_batches([edge_rows(rows)]), draft)
+            pq.write_table(pa.Table.from_batches([edge_rows(rows, round(time.time() * 1000))]), draft)
             # Spark takes files in the order of their times.
             os.utime(draft, (self.started + self.added, self.started + self.added))
             draft.rename(source / f"{self.added:06}.parquet")

@@ -7,13 +7,17 @@ import random
 
 import pytest
 
-from rowkind.service.kafka.offsets import Offset, Range, admit, between, divide
+from rowkind.service.kafka.offsets import Offset, Range, admit, divide
 
 
-def test_an_offset_survives_json_with_the_beginning_of_its_batch() -> None:
-    """What Spark logs is all that a restart has."""
-    offset = Offset({("a", 0): 5, ("a", 10): 0, ("b", 1): 7}, {"a": "x", "b": "y", "c": "z"}, {("a", 0): 2})
+@pytest.mark.parametrize(("number", "now"), [(-1, 0), (0, 5), (7, 1_800_000_000_000)])
+def test_an_offset_survives_json_with_all_of_its_batch(number: int, now: int) -> None:
+    """What Spark logs is all that a restart has: where the batch begins, its number and its time."""
+    at, ids = {("a", 0): 5, ("a", 10): 0, ("b", 1): 7}, {"a": "x", "b": "y", "c": "z"}
+    offset = Offset(at, ids, {("a", 0): 2}, number, now)
     assert Offset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
+    assert offset.is_cut_as(Offset(at, ids, {("a", 0): 2}))
+    assert not offset.is_cut_as(Offset(at, ids, {("a", 0): 3}, number, now))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -30,16 +34,6 @@ def test_a_batch_takes_no_more_than_it_may_and_from_every_partition_that_lags(se
     assert rows <= limit + len(begin), f"seed {seed}"
     if sum(end[at] - begin[at] for at in begin) <= limit:
         assert taken == end, f"seed {seed}"
-
-
-def test_what_lies_between_is_cut_into_batches_that_follow_each_other() -> None:
-    """Each begins where the one before ends, none takes more than it may, and nothing is left out."""
-    begin, end = {("t", 0): 5, ("t", 1): 0}, Offset({("t", 0): 25, ("t", 1): 30, ("u", 0): 0}, {"t": "x", "u": "y"})
-    steps = list(between(begin, end, 10))
-    assert [step.begin for step in steps] == [begin, *(step.at for step in steps[:-1])]
-    assert steps[-1].at == end.at
-    assert all(sum(step.at[at] - step.begin.get(at, 0) for at in step.at) <= 10 for step in steps)
-    assert list(between(end.at, end, 10)) == []
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -1,0 +1,179 @@
+"""A start from an older checkpoint: results that depend on how rows were cut into batches, and when, stay right."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rowkind.errors import REFUSED
+from rowkind.service.dev.broker import Broker
+from rowkind.service.run.errors import CheckpointMismatchError, ReplayError, RunError, StrangeCheckpointError
+from tests.run.process import until
+from tests.run.rewound import SINKS, SLOW, Rewound, state_rows
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+@pytest.fixture
+def job(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rewound:
+    """The job, which has not run yet."""
+    # The session's Python is a stand-in, which a start asks before any worker does.
+    monkeypatch.setenv("ROWKIND_PYTHON", sys.executable)
+    monkeypatch.setenv("ROWKIND_STAND_IN", "nobody answers here")
+    return Rewound(spark, broker.bootstrap_servers, tmp_path, f"rewound-{os.getpid()}-{tmp_path.name}")
+
+
+def test_a_start_from_a_savepoint_goes_on_from_what_was_written(job: Rewound) -> None:
+    """Late rows are late again, lookups find what they found, rows stay in their windows and in their order."""
+    with job.running() as running:
+        job.event(10)
+        job.send("r", "+I", k=1, v="a")
+        job.batch(running)
+        job.event(200)
+        job.batch(running)
+        job.save("savepoint")
+        job.event(300)
+        job.send("o", "+I", id=1, k=1)
+        job.send("clicks", "+I", id=1)
+        job.send("notes", "+I", id=1, k=1, note="a")
+        job.batch(running)
+        job.event(20)
+        job.send("r", "+U", k=1, v="b")
+        job.send("clicks", "+I", id=2)
+        job.send("notes", "+I", id=2, k=1, note="a")
+        job.batch(running)
+        job.event(310)
+        job.send("o", "+I", id=2, k=1)
+        job.send("clicks", "+I", id=3)
+        job.send("notes", "+U", id=1, k=1, note="b")
+        job.batch(running)
+        job.event(320)
+        job.send("o", "+I", id=3, k=1)
+        job.send("clicks", "+I", id=4)
+        job.send("notes", "+I", id=3, k=2, note="c")
+        job.batch(running)
+    before = {sink: job.written(sink) for sink in job.sinks}
+    job.check()
+    job.set_back("savepoint")
+    job.event(330)
+    job.send("o", "-D", id=1, k=1)
+    job.send("clicks", "+I", id=5)
+    job.send("notes", "-D", id=1, k=1)
+    with job.running() as running:
+        job.batch(running)
+        kept = state_rows(running)
+    for sink, changes in before.items():
+        assert set(changes) <= set(job.written(sink)), f"what was written to {sink} stays"
+    job.check()
+    # Nothing comes: the state that the job reports is all of it, and not that of the shards which a row has touched.
+    with job.running() as running:
+        until(lambda: bool(state_rows(running)), "a report of its state", running.metrics, SLOW)
+        # What goes by time may have something to do meanwhile.
+        assert all(state_rows(running)[sink] == kept[sink] > 0 for sink in ("looked", "newest"))
+    job.check()
+
+
+def test_a_sink_that_is_written_at_least_once_is_replayed_too(job: Rewound) -> None:
+    """Its batches are on record as well; rows stay in the windows of processing time that they were written in."""
+    job.sinks = {"windows": {**SINKS["windows"], "delivery": "at_least_once"}}
+    job.write_job()
+    with job.running() as running:
+        job.send("clicks", "+I", id=1)
+        job.batch(running)
+        job.save("savepoint")
+        for number in range(2, 5):
+            job.send("clicks", "+I", id=number)
+            job.batch(running)
+    job.check()
+    job.set_back("savepoint")
+    with job.running() as running:
+        job.send("clicks", "+I", id=5)
+        job.batch(running)
+    job.check()
+
+
+def test_what_cannot_be_replayed_is_refused_and_rebuilt_on_demand(job: Rewound) -> None:
+    """A start never goes on with other batches: it is refused; `--reset-state` and `--upgrade` write the difference."""
+
+    def refused(error: type[RunError], words: str) -> None:
+        before = {sink: job.written(sink) for sink in job.sinks}
+        with pytest.raises(error, match=words) as raised, job.running() as running:
+            running.wait(SLOW)
+        assert raised.value.exit_code == REFUSED
+        assert {sink: job.written(sink) for sink in job.sinks} == before
+
+    def rebuilt(**options: bool) -> None:
+        with job.running(**options) as running:
+            until(lambda: running.wait(0.1) or running.ready, "the end of the rebuild", running.metrics, SLOW)
+            job.event(400)
+            job.send("clicks", "+I", id=7)
+            job.batch(running)
+        job.check()
+
+    with job.running() as running:
+        job.event(10)
+        job.batch(running)
+        job.save("savepoint")
+        job.event(100)
+        job.send("r", "+I", k=1, v="a")
+        job.send("clicks", "+I", id=1)
+        job.batch(running)
+        job.event(20)
+        job.send("o", "+I", id=1, k=1)
+        job.send("notes", "+I", id=1, k=1, note="a")
+        job.batch(running)
+    job.check()
+    # The savepoint is further behind than batches are on record.
+    job.forget_records()
+    job.set_back("savepoint")
+    refused(ReplayError, r"batch \d+ is not on record any more.*\n.*--reset-state")
+    rebuilt(reset_state=True)
+    # By now the results are of another checkpoint.
+    job.set_back("savepoint")
+    refused(StrangeCheckpointError, "--reset-state")
+    rebuilt(reset_state=True)
+    job.write_job(shards=8)
+    refused(CheckpointMismatchError, "--upgrade")
+    rebuilt(upgrade=True)
+    job.sinks = {
+        **job.sinks,
+        "total": {"mode": "retract", "sql": SINKS["total"]["sql"].replace("1 minute", "2 minutes")},
+    }
+    job.write_job(shards=8)
+    refused(CheckpointMismatchError, "--upgrade")
+    rebuilt(upgrade=True)
+
+
+def test_a_savepoint_begins_a_job_that_has_changed(job: Rewound) -> None:
+    """Sinks whose SQL is the same replay what was written of them, and the changed one gets its new result."""
+    with job.running() as running:
+        job.event(10)
+        job.send("r", "+I", k=1, v="a")
+        job.batch(running)
+        job.save("savepoint")
+        job.event(100)
+        job.send("o", "+I", id=1, k=1)
+        job.send("clicks", "+I", id=1)
+        job.batch(running)
+        job.event(20)
+        job.send("r", "+U", k=1, v="b")
+        job.send("clicks", "+I", id=2)
+        job.send("o", "+I", id=2, k=1)
+        job.batch(running)
+    before = job.written("looked")
+    job.sinks = {
+        **job.sinks,
+        "total": {**SINKS["total"], "sql": SINKS["total"]["sql"].replace("1 minute", "2 minutes")},
+    }
+    job.set_back("savepoint")
+    with job.running(upgrade=True) as running:
+        until(lambda: running.wait(0.1) or running.ready, "the end of the rebuild", running.metrics, SLOW)
+        job.event(110)
+        job.send("o", "-D", id=1, k=1)
+        job.batch(running)
+    assert set(before) <= set(job.written("looked"))
+    job.check()
