@@ -31,11 +31,14 @@ NO_SIZES = {
         avro.framing._NOT_FRAMED avro.framing._SHORT avro.framing._MISSING
     """,
     "numbers beyond all others, and limits of types": """
-        operators.arrangement.segment.LAST_SEQ operators.asof_join._YEAR_9999 operators.match_calls._BIGINT
+        operators.arrangement.segment.LAST_SEQ operators.match_calls._BIGINT
         operators.nearest.NOWHERE operators.rank._LARGEST_MARK operators.rank._ALL operators.rowtime.BEGINNING
         operators.rowtime.END operators.temporal_filter._EARLIEST operators.temporal_filter._LATEST
         avro.decode._DAY_MS avro.decode._MOST_MS avro.spelled._FIRST_DAY service.execute.kernels.texts._SHORT
-        service.execute.kernels.texts._WHOLE
+        service.execute.kernels.texts._WHOLE avro.time_text._DAY avro.time_text._REPEAT_DAYS
+        avro.time_text._REPEAT_YEARS avro.timestamp_text.FIRST_DATE avro.timestamp_text.FIRST_MOMENT
+        avro.timestamp_text.LAST_DATE avro.timestamp_text.LAST_MOMENT service.execute.delete_times._YEAR_1_US
+        service.execute.far_times._APART_US
     """,
     "limits beyond which a batch, a schema or a record is refused": """
         operators.netting.LARGEST avro.cursor.DEEPEST avro.type._MOST_NODES avro.walk._MOST_EMPTY_ITEMS
