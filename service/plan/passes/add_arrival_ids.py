@@ -59,6 +59,9 @@ from rowkind.service.plan.tree import bottom_up
 _PEERS = frozenset({"count", "sum", "avg", "min", "max", "bool_and", "bool_or", "rank", "dense_rank"})
 """Functions over a window whose results are the same for equal rows, if their frame is one of values."""
 
+_FARTHEST = 1 << 61
+"""Groups by whole numbers beyond this, on either side of 0, are in no order of these numbers."""
+
 
 @dataclass(frozen=True)
 class _Arriving:
@@ -164,23 +167,24 @@ def _side(side: LogicalInput, *, expiring: bool) -> LogicalInput:
 
 
 def _number(found: _Arriving) -> exp.Expr:
-    """The arrival number of a row: the latest of its parts, or what stands for it where rows have none.
+    """The arrival number of a row: the latest of its parts, or a negative number, which is no record's, for a group.
 
-    Of a group that is a whole number or a time, it is that, so that groups are in its order.
+    Groups by a whole number are in its order, as far as it fits; all others in that of their packed columns.
     """
     if found.numbers:
         first, *others = map(resolved, found.numbers)
         return exp.Anonymous(this="GREATEST", expressions=[first, *others]) if others else first
-    type_, group = columns(found.node)[found.others[0]], resolved(found.others[0])
-    match types.family(type_):
-        case "integer":
-            return exp.Cast(this=group, to=exp.DataType.build("BIGINT"))
-        case "timestamp":
-            return exp.Anonymous(this="UNIX_MICROS", expressions=[group])
-        case "date":
-            return exp.Anonymous(this="UNIX_DATE", expressions=[group])
-        case _:
-            return exp.Cast(this=exp.Literal.number(0), to=exp.DataType.build("BIGINT"))
+    first_group = found.others[0]
+    if types.family(columns(found.node)[first_group]) != "integer":
+        return _bigint(exp.Literal.number(-1))
+    most, least = (_bigint(exp.Literal.number(each)) for each in (_FARTHEST, -_FARTHEST))
+    within = exp.Anonymous(this="LEAST", expressions=[_bigint(resolved(first_group)), most])
+    within = exp.Anonymous(this="GREATEST", expressions=[within, least])
+    return exp.Sub(this=within, expression=_bigint(exp.Literal.number(2 * _FARTHEST)))
+
+
+def _bigint(value: exp.Expr) -> exp.Expr:
+    return exp.Cast(this=value, to=exp.DataType.build("BIGINT"))
 
 
 def _arrives_once(node: LogicalNode) -> bool:
@@ -315,6 +319,5 @@ def _of_union(node: LogicalUnion, branches: list[_Arriving]) -> _Arriving:
 
 
 def _one_number(branch: _Arriving, name: str, below: Mapping[str, object]) -> dict[str, exp.Expr]:
-    null = exp.Cast(this=exp.Null(), to=exp.DataType.build("BIGINT"))
-    number = _number(branch) if branch.numbers else null
+    number = _number(branch) if branch.numbers else _bigint(exp.Null())
     return {name: number, **{each: resolved(each) for each in below}}
