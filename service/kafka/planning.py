@@ -137,16 +137,18 @@ class Planner:
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Range, ...]]:
         """What each read task of a batch reads; there is one at least. Raises LostOffsetsError if records are gone."""
-        begin = end.begin or start.at
-        if any(offset > begin.get(at, 0) for at, offset in end.at.items()):
+        # A query that has lost sinks may not read all topics of the batch any more.
+        ends = {at: stop for at, stop in end.at.items() if at[0] in self._starts}
+        begin = {at: offset for at, offset in (end.begin or start.at).items() if at in ends}
+        if any(offset > begin.get(at, 0) for at, offset in ends.items()):
             view = self._look(afresh=True)
             found = self._begin(replace(start, at=begin, ids=end.ids), view)
             for at, wanted in begin.items():
                 # A replay without them would lead to another state, whatever the job says of new batches.
-                if end.number in self._replayed and wanted < min(found[at], end.at[at]):
+                if end.number in self._replayed and wanted < min(found[at], ends[at]):
                     raise LostOffsetsError(*at, wanted, found[at])
             begin = found
-        tasks = divide(begin, end.at, self._spec.tasks, self._spec.rows_per_task, whole=self._spec.whole_partitions)
+        tasks = divide(begin, ends, self._spec.tasks, self._spec.rows_per_task, whole=self._spec.whole_partitions)
         return tasks or [()]
 
     def begins_run(self) -> bool:

@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, but not by `__all__`
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from pyspark.sql import SparkSession
 
 from rowkind.service.job.load import load
@@ -196,6 +203,10 @@ class Rewound:
         consumer.close()
         # Without a name it would be gone before the answer is there.
         admin = AdminClient(self.kafka | {"log_level": 0})
+        # Records of a topic that is only compacted cannot be deleted.
+        policy = ConfigEntry("cleanup.policy", "compact,delete", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, at.topic, incremental_configs=[policy])
+        admin.incremental_alter_configs([resource])[resource].result()
         admin.delete_records([at])[at].result()
 
     def written(self, sink: str) -> list[tuple[tuple[int, int], str, bytes | None, bytes | None]]:
@@ -245,7 +256,8 @@ class Rewound:
 def _committed(job: StartedJob) -> dict[str, int]:
     """The next offset of each topic."""
     found = re.findall(r'^rowkind_committed_offset\{.*topic="([^"]+)".*\} (\S+)$', job.metrics(), re.MULTILINE)
-    return {topic: int(float(offset)) for topic, offset in found}
+    # Of several queries one may have read a topic that it does not read any more.
+    return {topic: max(int(float(offset)) for name, offset in found if name == topic) for topic, _ in found}
 
 
 def _text(value: bytes | str) -> str:
