@@ -44,7 +44,7 @@ _BEGINS, _ENDS = 0, 1
 
 
 def places(times: Int64s, payload: pa.BinaryArray) -> Uint64s:
-    """Where what happens at these times, in ms, stands in an agenda; times long after the year 9999 stand near its end.
+    """The places of these times, in ms, in a timer queue; times long after the year 9999 are near its end.
 
     What has always been so, from `-END` on, is at place 0, which even a clock that knows nothing yet has come to. What
     never happens, from `END` on, is at the end, to which no clock comes.

@@ -30,7 +30,7 @@ _YEAR_1_US = -62_135_596_800_000_000
 
 
 def with_delete_times(scan: GraphScan, rows: Rows, known: Mapping[int, int | None]) -> Rows:
-    """The rows of a scan, and its deletes with a time where somebody wants to know it; `known` are earlier marks."""
+    """The rows of a scan, its deletes with a time if an operator reads it; `known` are earlier marks."""
     watermark, column, record = scan.scan.source.watermark, scan.delete_time, scan.scan.calc.input
     at = np.flatnonzero(rows.kind == RowKind.DELETE)
     if column is None or watermark is None or not len(at):

@@ -114,7 +114,7 @@ def _computed(
         if functions and (wrong := misfit()) is not None:
             raise FunctionError(wrong) from None
         if isinstance(error, _fatal_errors()):
-            # DuckDB does nothing any more on this connection, for a value that nobody has foreseen.
+            # DuckDB refuses all further work on this connection because of an unforeseen value.
             _connection.cache_clear()
         reason = _reason(str(error))
         raise ExpressionError(f"{' or '.join(expression.text for expression in distinct)}: {reason}") from None

@@ -1,7 +1,7 @@
 """Random queries over all operators, stage on stage: whatever a stage gives is a relation that the next one may read.
 
 Every stage fits on every other one; what the planner does not take, it refuses. What a query gives may depend on the
-order of arrival, but on nothing else, and nobody says here what it is.
+order of arrival, but on nothing else; this module does not say what the result is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A piece of SQL can be written as text, whatever stands in it, and the text means the same."""
+"""Any piece of SQL can be written as text, and the text means the same."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ A retract table without a primary key may take back what was not there just as w
 their content, and so knows (`passes.tell_rows_apart`); an aggregate, a union and a retract topic do not.
 
 There, too, a Normalize is needed where a row may be equal to one with other bytes: with a DOUBLE that is 0.0 or
--0.0, or a map in another order. Columns that nobody reads are compared by a digest, which knows that.
+-0.0, or a map in another order. A digest compares the columns that the query does not read, and such values are equal
+in it.
 
 What takes rows apart into several must know the old row too, for each of its parts is to be taken back; and of a row
 that was not there, none.

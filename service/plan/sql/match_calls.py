@@ -114,7 +114,7 @@ class Calls:
     def _call(self, node: exp.Expr, *, final: bool, variable: int | None = None) -> MatchCall | None:
         """What a piece of an expression asks of a match; None where it is something else. Raises Refusal.
 
-        `variable` is the one that it defines, if it stands in DEFINE.
+        `variable` is the one that it defines, in DEFINE.
         """
         if is_subquery(node):
             no_subquery(node)

@@ -85,7 +85,7 @@ def test_a_hint_counts_behind_what_delays_rows(tmp_path: Path, name: str) -> Non
 
 
 def test_of_a_union_the_longest_ttl_counts(tmp_path: Path) -> None:
-    """An operator over rows of several tables keeps them as long as any of these says, for ever if one says nothing."""
+    """An operator over rows of several tables keeps them for the longest ttl, indefinitely if a table has none."""
     for first, second, expected in (("10s", "1m", 60_000), ("10s", None, None)):
         tables = "".join(
             f"  {name}: {{mode: append, {f'ttl: {ttl},' if ttl else ''} columns: {{k: STRING}}}}\n"
