@@ -41,7 +41,7 @@ def moment_text(since: int, per_second: int) -> str:
     seconds, fraction = divmod(since, per_second)
     days, second = divmod(seconds, _DAY)
     text = f"{date_text(days)}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
-    digits = str(fraction).zfill(len(str(per_second)) - 1)
+    digits = str(fraction).zfill(len(str(per_second)) - 1) if per_second > 1 else ""
     while digits.endswith("000"):
         digits = digits[:-3]
     return f"{text}.{digits}" if digits else text

@@ -218,7 +218,8 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         writer=graph.writer,
         writers=one_each(labels, at.tasks),
         opens=opens(graph, at.shards),
-        levels=tuple(range(1, graph.levels + 1)),
+        # A query that has lost its deepest operators keeps their levels, which pass on what is for the writer alone.
+        levels=tuple(sorted({each.level for each in graph.operators})),
         timed_tables=graph.timed_tables,
         timed_levels=graph.timed_levels,
         due_file=str(due_file(at)) if graph.clocks else None,
