@@ -236,7 +236,7 @@ class PhysicalOver:
 class PhysicalNormalize:
     """The exact changelog of an input that leaves out old rows; rows are those of `input.calc.output`.
 
-    `takes_back`: rows whose TTL is over go, and whoever comes after is told. `arrivals`: a row that is written again
+    `takes_back`: expired rows are retracted. `arrivals`: a row that is written again
     with equal values is retracted and inserted, as its arrival number is another one.
     """
 

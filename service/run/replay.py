@@ -7,7 +7,7 @@ windows of processing time, arrivals. With other batches its state would differ 
 progress topic has every batch (`service.kafka.progress`). The source offers these first, each with its records, number
 and time. Tasks write nothing of a batch that all have written, and complete the last one.
 
-If a record is missing, the query does not start. `--reset-state` then builds the state anew and writes the difference.
+If a record is missing, the query does not start. `--reset-state` then rebuilds the state and writes the difference.
 """
 
 from __future__ import annotations
