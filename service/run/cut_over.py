@@ -51,14 +51,18 @@ class Amount:
         )
 
     @property
+    def lacking(self) -> str:
+        """What a rebuild lacks, nothing if it lacks nothing."""
+        if not self.begun:
+            return ""
+        return f"not every record of {', '.join(self.begun)} can be read again: some are deleted, or `start` skips them"
+
+    @property
     def warning(self) -> str:
         """What to know of topics that are not read whole, nothing if they are."""
         if not self.begun:
             return ""
-        return (
-            f"{', '.join(self.begun)}: not all that was ever in there is read again, because it is gone or the job "
-            f"says so; what was made of it is taken back from the results"
-        )
+        return f"{self.lacking}, so the results lose what was computed from the other records"
 
 
 @dataclass(frozen=True)

@@ -150,11 +150,17 @@ class StrangeCheckpointError(RunError):
 
 
 class ReplayError(RunError):
-    """A checkpoint is older than the results, and what was read since cannot be replayed as it was."""
+    """A checkpoint is older than the results, and what was read since cannot be replayed as it was.
+
+    `rebuilds`: whether the state of the query can be rebuilt without the loss of a row, since its topics are whole.
+    """
 
     exit_code = REFUSED
 
-    def __init__(self, query: str, why: str) -> None:
+    def __init__(self, query: str, why: str, *, rebuilds: bool = False) -> None:
+        self.query = query
+        self.why = why
+        self.rebuilds = rebuilds
         super().__init__(
             f"the checkpoint or savepoint of query {query} is older than the result topics, and the batches that were "
             f"written since cannot be replayed: {why}.\n"

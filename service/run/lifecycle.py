@@ -37,6 +37,7 @@ from rowkind.service.run.errors import (
     CheckpointMismatchError,
     ParallelismError,
     RebuildError,
+    ReplayError,
     SavepointError,
     StrangeCheckpointError,
     TopicsHeldError,
@@ -193,6 +194,16 @@ class Life:
         while True:
             try:
                 _Queries(spark, self).live(rebuild, moves=moves)
+            except ReplayError as error:
+                if moves or not error.rebuilds:
+                    raise
+                log.warning(
+                    "query %s: the checkpoint is older than the results, and %s; the state is rebuilt from the topics",
+                    error.query,
+                    error.why,
+                )
+                Checkpoint(spark, f"{self.checkpoint}/{self.job.name}/{error.query}").delete()
+                rebuild = "what changed"
             except RebuildError as error:
                 log.warning("%s", error)
                 rebuild = "everything"

@@ -7,7 +7,9 @@ windows of processing time, arrivals. With other batches its state would differ 
 progress topic has every batch (`service.kafka.progress`). The source offers these first, each with its records, number
 and time. Tasks write nothing of a batch that all have written, and complete the last one.
 
-If a record is missing, the query does not start. `--reset-state` then rebuilds the state and writes the difference.
+If a batch is not on record any more, the job rebuilds the state from its topics and writes the difference, as long as
+these hold every record that they ever held (`ReplayError.rebuilds`). Otherwise the query does not start, because a
+rebuild would retract what was computed from records that are gone. `--reset-state` does so on request.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.progress import Progress, read, recorded
 from rowkind.service.kafka.topics import partitions
 from rowkind.service.run.checkpoint import Checkpoint
-from rowkind.service.run.cut_over import take_over
+from rowkind.service.run.cut_over import Amount, take_over
 from rowkind.service.run.errors import ReplayError, StrangeCheckpointError
 from rowkind.service.run.streaming import Deployment, replay_file, start, writer
 
@@ -85,7 +87,7 @@ class QueryStart:
             return self._behind(at)
         numbers = range(first, written.batch + 1)
         if missing := [number for number in numbers if number not in records]:
-            raise ReplayError(at.name, f"batch {missing[0]} is not on record any more")
+            raise self._forgotten(at, f"batch {missing[0]} is not on record any more")
         batches = [records[number] for number in numbers]
         if batches:
             self._check(at, batches, [each for each in own if each.batch >= first])
@@ -98,7 +100,7 @@ class QueryStart:
             if each.sinks and (others := sorted({sink.name for sink in sinks}.difference(each.sinks))):
                 raise ReplayError(at.name, f"another query has written sink {', '.join(others)} since then")
         if at.filling and not any(partitions(kafka, at.topic(sink)) for sink in sinks):
-            raise ReplayError(at.name, "the result topics have been brought up to date since then")
+            raise self._forgotten(at, "the result topics have been brought up to date since then")
         begin, end = batches[0].begin, batches[-1].at
         for (topic, partition), earliest in Cluster(kafka).earliest(begin).items():
             if begin[topic, partition] < min(earliest, end[topic, partition]):
@@ -107,6 +109,11 @@ class QueryStart:
                     f"they begin at offset {begin[topic, partition]} of topic {topic}, partition {partition}, the "
                     f"earliest record of which has offset {earliest}",
                 )
+
+    def _forgotten(self, at: Deployment, why: str) -> ReplayError:
+        """Rebuilt from topics that are not whole, results would lack what only the records that are gone gave."""
+        lacking = Amount.of(self.graph, at.connection.kafka).lacking
+        return ReplayError(at.name, f"{why}, and {lacking}" if lacking else why, rebuilds=not lacking)
 
     def _written(self, at: Deployment) -> Progress | None:
         """What was written last from this checkpoint."""

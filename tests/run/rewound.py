@@ -195,12 +195,19 @@ class Rewound:
                 return [Offset.from_json(json.loads(own[number])) for number in sorted(own)]
         return []
 
-    def forget_records(self) -> None:
-        """The batches on record are gone, all but the last one."""
-        at = TopicPartition(progress_name(self.name, "main"), 0)
+    def forget_batches(self) -> None:
+        """The batches on record are deleted, all but the last one."""
+        topic = progress_name(self.name, "main")
         consumer = Consumer(self.kafka | {"group.id": "ends", "log_level": 0})
-        at.offset = consumer.get_watermark_offsets(at, 10)[1] - 2
+        end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1]
         consumer.close()
+        self._delete(TopicPartition(topic, 0, end - 2))
+
+    def forget_rows(self, table: str, count: int) -> None:
+        """The first rows of a table's topic are deleted."""
+        self._delete(TopicPartition(self.topic(table), 0, count))
+
+    def _delete(self, at: TopicPartition) -> None:
         # Without a name it would be gone before the answer is there.
         admin = AdminClient(self.kafka | {"log_level": 0})
         # Records of a topic that is only compacted cannot be deleted.

@@ -96,8 +96,12 @@ def test_a_sink_that_is_written_at_least_once_is_replayed_too(job: Rewound) -> N
     job.check()
 
 
-def test_what_cannot_be_replayed_is_refused_and_rebuilt_on_demand(job: Rewound) -> None:
-    """A start never goes on with other batches: it is refused; `--reset-state` and `--upgrade` write the difference."""
+def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pytest.LogCaptureFixture) -> None:
+    """A start never goes on with other batches.
+
+    State is rebuilt from topics that are whole. Otherwise the start is refused, and `--reset-state` or `--upgrade`
+    writes the difference.
+    """
 
     def refused(error: type[RunError], words: str) -> None:
         before = {sink: job.written(sink) for sink in job.sinks}
@@ -128,9 +132,21 @@ def test_what_cannot_be_replayed_is_refused_and_rebuilt_on_demand(job: Rewound) 
         job.batch(running)
     job.check()
     # The savepoint is further behind than batches are on record.
-    job.forget_records()
+    job.forget_batches()
     job.set_back("savepoint")
-    refused(ReplayError, r"batch \d+ is not on record any more.*\n.*--reset-state")
+    caplog.clear()
+    rebuilt()
+    assert "is not on record any more; the state is rebuilt from the topics" in caplog.text
+    with job.running() as running:
+        job.save("second")
+        job.send("clicks", "+I", id=8)
+        job.batch(running)
+        job.send("clicks", "+I", id=9)
+        job.batch(running)
+    job.forget_batches()
+    job.forget_rows("events", 1)
+    job.set_back("second")
+    refused(ReplayError, r"batch \d+ is not on record any more.*-events can be read again(.|\n)*--reset-state")
     rebuilt(reset_state=True)
     # By now the results are of another checkpoint.
     job.set_back("savepoint")

@@ -304,8 +304,21 @@ def _of_pairs(node: LogicalJoin | LogicalLookup, left: _Arriving, right: _Arrivi
     keeps_left = isinstance(node, LogicalLookup) or node.keeps_left
     if keeps_left:
         return left.over(replace(node, left=replace(node.left, input=left.node)))
+    right = _renamed(right, columns(left.node))
     both = replace(node, left=replace(node.left, input=left.node), right=replace(node.right, input=right.node))
     return _Arriving(both, left.numbers + right.numbers, left.others + right.others)
+
+
+def _renamed(right: _Arriving, taken: Mapping[str, object]) -> _Arriving:
+    """The right rows of a join, no column of theirs named as one on the left: both may be of one scan."""
+    names = {name: name for name in columns(right.node)}
+    for name in right.ids:
+        while names[name] in taken:
+            names[name] += "'"
+    if all(name == new for name, new in names.items()):
+        return right
+    numbers, others = (tuple(map(names.__getitem__, part)) for part in (right.numbers, right.others))
+    return _Arriving(LogicalProject(right.node, {new: resolved(name) for name, new in names.items()}), numbers, others)
 
 
 def _of_union(node: LogicalUnion, branches: list[_Arriving]) -> _Arriving:
