@@ -79,8 +79,8 @@ class StateFormatUnknown(StateError):
 class RowFailed(OperatorError):
     """What the job asks for cannot be done with a row of the batch; `seq` is the row's arrival number.
 
-    Both `row`, its place, and `seq` are -1 where it is a whole group that a function failed on. `advice` is a sentence
-    without its point.
+    `row` is the row's index in what was computed. Both are -1 if a function failed on a whole group. `advice` is a
+    sentence without its full stop.
 
     On call: do what it says. Leaving the row out is no way, for it could not be taken back later.
     """

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Mask, Uint64s, concat_binary
 from rowkind.operators.columns.grouping import Groups, group, members, to_mask
+from rowkind.operators.errors import RowFailed
 from rowkind.operators.join_output import PAD, Emission
 from rowkind.operators.rowtime import RowTime, later
 
@@ -76,7 +77,11 @@ class PairMatching:
         """By a condition on the rows of two sides."""
 
         def asked(left_rows: Indices, right_rows: Indices) -> Mask:
-            return condition(left.payload.take(pa.array(left_rows)), right.payload.take(pa.array(right_rows)))
+            try:
+                return condition(left.payload.take(pa.array(left_rows)), right.payload.take(pa.array(right_rows)))
+            except RowFailed as error:
+                later = max(left.seq[left_rows[error.row]], right.seq[right_rows[error.row]])
+                raise error.came_with(int(later)) from None
 
         return cls(asked, None if near is None else near.times(left, right))
 

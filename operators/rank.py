@@ -60,6 +60,7 @@ from rowkind.operators.arrangement.resolving import Resolved, replace_among, res
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows
 from rowkind.operators.columns.grouping import distinct, is_in
+from rowkind.operators.errors import RowFailed
 from rowkind.operators.first_row import replace_first
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
@@ -320,7 +321,10 @@ class Rank:
         if spec.admits is not None:
             rows = np.flatnonzero(there)
             payload = entries.payload.take(pa.array(rows))
-            there[rows] = spec.admits(payload, {function: numbers[function][rows] for function in spec.asked})
+            try:
+                there[rows] = spec.admits(payload, {function: numbers[function][rows] for function in spec.asked})
+            except RowFailed as error:
+                raise error.came_with(int(entries.seq[rows[error.row]])) from None
         return np.column_stack([np.where(there, numbers[each], 0) for each in spec.emitted] or [there.astype(np.int64)])
 
     def _depths(self, entries: Entries) -> Int64s:

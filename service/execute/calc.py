@@ -6,7 +6,7 @@ them in one go, and copies the packed bytes of every other column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import Calc, Contest, OnError
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expand import expanded, few_at_a_time
-from rowkind.service.execute.expressions import ExpressionError, evaluate, truth
+from rowkind.service.execute.expressions import ExpressionError, evaluate, row_failed, truth
 from rowkind.service.execute.grouping_sets import in_sets
 from rowkind.service.execute.ranked_rows import Identity
 from rowkind.service.execute.salting import salted
@@ -62,14 +62,25 @@ class JoinCondition:
     on_error: OnError = "fail"
 
     def __call__(self, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
-        """Whether `left[i]` and `right[i]` match, for every i. Raises ExpressionError if the query is to fail."""
+        """Whether `left[i]` and `right[i]` match, for every i. Raises RowFailed if the query is to fail."""
         columns: dict[str, pa.Array] = {}
         for record, payloads in ((self.left, left), (self.right, right)):
             if names := [name for name in self.expression.columns if name in record.names]:
                 decoded = read(record, payloads)
                 columns |= {name: decoded.column(name) for name in names}
-        matches = evaluate([self.expression], columns, len(left), nulls=self.on_error != "fail")[self.expression]
-        return truth(matches)
+
+        nulls = self.on_error != "fail"
+
+        def matches(of: Mapping[str, pa.Array], count: int) -> Mask:
+            return truth(evaluate([self.expression], of, count, nulls=nulls)[self.expression])
+
+        def some(rows: Indices) -> Mask:
+            return matches({name: column.take(pa.array(rows)) for name, column in columns.items()}, len(rows))
+
+        try:
+            return matches(columns, len(left))
+        except ExpressionError as error:
+            raise row_failed(error, len(left), some) from None
 
 
 def condition(expression: Expression, left: Record, right: Record, on_error: OnError = "fail") -> JoinCondition:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from rowkind.errors import RowkindError
 from rowkind.operators.columns.changes import Indices, Mask
+from rowkind.operators.errors import RowFailed
 from rowkind.service.execute.far_times import at_ends, far
 from rowkind.service.execute.job_functions import make_known, misfit
 from rowkind.service.execute.kernels import register
@@ -31,6 +32,12 @@ _SETTINGS = (
     "SET autoload_known_extensions = false",
     # It computes what two expressions share for every row, also what COALESCE would come to for some rows only.
     "SET disabled_optimizers = 'common_subexpressions'",
+)
+
+
+ADVICE = (
+    "Fix the condition, or set `on_error: dead_letter` or `on_error: null` in the job: then rows on which it fails do "
+    "not meet it"
 )
 
 
@@ -69,6 +76,12 @@ def failing(rows: Indices, check: Callable[[Indices], object]) -> Iterator[tuple
         else:
             for half in np.array_split(rows, 2):
                 yield from failing(half, check)
+
+
+def row_failed(error: ExpressionError, count: int, check: Callable[[Indices], object]) -> RowFailed:
+    """The error for an operator whose condition failed: it names the first of `count` rows on which the check fails."""
+    row, reason = next(failing(np.arange(count), check), (-1, str(error)))
+    return RowFailed(reason, row, advice=ADVICE)
 
 
 def _or_null(expression: Expression, columns: Mapping[str, pa.Array], length: int) -> pa.Array:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.avro.buffers import offsets_of
+from rowkind.avro.buffers import offsets_of, validity
 from rowkind.avro.timestamp_text import FIRST_DATE, FIRST_MOMENT, LAST_DATE, LAST_MOMENT
 from rowkind.operators.columns.changes import Int64s, Mask
 from rowkind.service.expression import Expression
@@ -123,8 +123,8 @@ def _near(column: pa.Array, step: int) -> pa.Array:
     if limits is None:
         return column
     values = limits.stand_ins(_numbers(column), step)
-    plain = pa.array(values.astype(np.int32) if column.type.bit_width == 32 else values)
-    return pa.array(plain, mask=column.is_null().to_numpy(zero_copy_only=False)).view(column.type)
+    plain = values.astype(np.int32) if column.type.bit_width == 32 else values
+    return pa.array(plain, mask=~validity(column)).view(column.type)
 
 
 def _ambiguous(columns: Mapping[str, pa.Array], beyond: Mapping[str, Mask]) -> bool:

@@ -13,6 +13,7 @@ from rowkind.avro import codec
 from rowkind.avro.codec import Decoded
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Indices, Int8s
+from rowkind.operators.errors import RowFailed
 from rowkind.operators.match_calls import MatchNumber, Navigation
 from rowkind.operators.match_output import CallColumn
 from rowkind.operators.match_recognize import MatchSpec
@@ -20,7 +21,7 @@ from rowkind.operators.match_so_far import CallResults
 from rowkind.operators.pattern_search import FAILED, FALSE, TRUE, PatternSpec
 from rowkind.service.calc import OnError
 from rowkind.service.execute.column_times import MicrosOf
-from rowkind.service.execute.expressions import ExpressionError, evaluate, failing, truth
+from rowkind.service.execute.expressions import ADVICE, ExpressionError, evaluate, failing, truth
 from rowkind.service.execute.values import read
 from rowkind.service.matching import CalledColumn, Matching
 from rowkind.service.physical import PhysicalMatch
@@ -93,9 +94,12 @@ class MatchRows:
         return held
 
     def fail(self, variable: int, row: int, arguments: CallResults) -> None:
-        """Raise ExpressionError for a row on which a condition fails."""
-        rows = np.array([row])
-        self._held(variable, self._columns(variable, rows, [[each] for each in arguments]), 1)
+        """Raise RowFailed for a row on which a condition fails."""
+        columns = self._columns(variable, np.array([row]), [[each] for each in arguments])
+        try:
+            self._held(variable, columns, 1)
+        except ExpressionError as error:
+            raise RowFailed(str(error), row, advice=ADVICE) from None
 
     def packed(self, rows: Indices, calls: Sequence[CallColumn]) -> pa.BinaryArray:
         """What comes out: the columns that are carried, of these rows, and what calls come to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -77,7 +77,7 @@ def calc(
     return Calc(
         input=input_,
         output=output.nullable() if edge.padded else output,
-        columns=tuple(compile_scalar(meanings[name], below) for name in edge.types),
+        columns=tuple(_output(meanings[name], below, type_) for name, type_ in edge.types.items()),
         key=Key(
             parts,
             tuple(null_safe for *_, null_safe in edge.key),
@@ -113,6 +113,12 @@ def rank_condition(rank: LogicalRank, row: Record, on_error: OnError) -> physica
     return physical.RankCondition(condition, numbers, tuple(rank.asked.values()), rank.bound, on_error)
 
 
+def _output(value: exp.Expr, below: Columns, type_: Type) -> Expression:
+    """The expression of an output column. One that no condition lets be NULL is not NULL where it fails, either."""
+    found = compile_scalar(value, below)
+    return found if type_.nullable or not found.type.nullable else replace(found, type=found.type.required)
+
+
 def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> Expression:
     plain = compile_scalar(part, below)
     # Key bytes widen by themselves, except where values of two types have to become the same ones first.
@@ -141,7 +147,7 @@ def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tu
     types_ = {name: type_ for name, type_ in columns(last).items() if name in {*carried, *made}}
     step = Expand(
         array=compile_scalar(array, below),
-        carried=tuple(compile_scalar(each, below) for each in sources),
+        carried=tuple(_output(each, below, types_[name]) for name, each in zip(carried, sources, strict=True)),
         made=tuple(made.values()),
         output=record_of("Row", {name: types_[name] for name in (*carried, *made)}),
         first=last.first,

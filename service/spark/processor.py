@@ -29,7 +29,6 @@ from rowkind.operators.columns.changes import Block, Changes, Rows, TimeMarks
 from rowkind.operators.errors import RowFailed
 from rowkind.service.execute import watermarks
 from rowkind.service.execute.blocks import Tally
-from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
 from rowkind.service.execute.members import Member, addressed, arrangement, dead_letters
 from rowkind.service.execute.promises import OnBroken, broken
@@ -220,11 +219,6 @@ class OperatorProcessor(StatefulProcessor):
         except RowFailed as error:
             of = OnFailure(f"{member.sink}.{member.node}", tables=member.tables)
             raise failed_in_operator(error, of) from None
-        except ExpressionError as error:
-            raise ExpressionError(
-                f"{member.sink}, {member.node}: {error}. Mend the condition, or say `on_error: dead_letter` or "
-                "`on_error: null` in the job, by which two rows on which it fails are no match."
-            ) from None
         processed = time.perf_counter()
         state = sum(store.seconds for store in stores.values())
         tally.add_seconds("state", state)

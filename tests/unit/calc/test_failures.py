@@ -12,6 +12,7 @@ import pytest
 
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.operators.errors import RowFailed
 from rowkind.service.calc import Calc, OnError
 from rowkind.service.execute import calc, failures
 from rowkind.service.execute.expressions import ExpressionError
@@ -146,5 +147,6 @@ def test_a_pair_on_which_a_condition_fails_is_no_match() -> None:
     right = encoded(rights, [{"more": 1}] * 3)
 
     assert calc.condition(fails, ORDERS, rights, "dead_letter")(left, right).tolist() == [True, False, True]
-    with pytest.raises(ExpressionError, match=r"^o\.id \+ r\.more > 0: "):
+    with pytest.raises(RowFailed, match=r"^o\.id \+ r\.more > 0: ") as raised:
         calc.condition(fails, ORDERS, rights)(left, right)
+    assert raised.value.row == 1

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rowkind.errors import RowkindError
+from rowkind.service.execute.expressions import ExpressionError
 from tests.seeds import some
 from tests.trying import Change, folded
 
@@ -169,3 +170,56 @@ def test_a_retraction_finds_a_row_that_sql_calls_equal(tmp_path: Path, kind: str
     assert _outcomes(tmp_path, sql, table, [*come, *go]) == _outcomes(tmp_path, sql, table, go)
     left = _outcomes(tmp_path, sql, table, [*come, *go[1:]])
     assert left in (_outcomes(tmp_path, sql, table, come[:1]), _outcomes(tmp_path, sql, table, come[1:2]))
+
+
+def test_null_rows_stay_null_beside_a_far_time(tmp_path: Path) -> None:
+    """A time that a stand-in is computed for changes no other row of its batch."""
+    table = {"mode": "append", "columns": {"id": "INT", "ts": "TIMESTAMP"}}
+    changes = _inserts(_FIRST, "2026-01-01T00:00:00Z")
+    changes.append({"table": "t", "op": "+I", "row": {"id": 3, "ts": None}})
+
+    for sql in (
+        "SELECT id FROM t WHERE ts IS NULL",
+        "SELECT id FROM t WHERE COALESCE(ts, TIMESTAMP '1999-01-01') < TIMESTAMP '2000-01-01' AND id > 1",
+    ):
+        assert _outcomes(tmp_path, sql, table, changes) == {"[\"{'id': 3}\"]"}
+
+
+def test_a_computed_value_that_may_not_be_null_is_a_dead_letter(tmp_path: Path) -> None:
+    """With `on_error: null` a window that leaves the times cannot be NULL, as rows without a time are filtered out."""
+    table = {"mode": "append", "columns": {"id": "INT", "ts": "TIMESTAMP"}}
+    letters = {"on_error": "null", "dead_letters": {"topic": "letters"}}
+
+    for window in ("tumble", "hop", "cumulate"):
+        alone = _outcomes(tmp_path, _WINDOWS[window], table, _inserts("2026-01-01T00:00:00Z"))
+        changes = _inserts("2026-01-01T00:00:00Z", _LAST)
+        assert _outcomes(tmp_path, _WINDOWS[window], table, changes, **letters) == alone, window
+
+
+_CONDITIONS = {
+    "join_1": "SELECT a.id FROM t a JOIN t b ON a.k = b.k AND a.v + b.v > 5",
+    "semi_join_1": "SELECT id FROM t a WHERE EXISTS (SELECT 1 FROM t b WHERE a.k = b.k AND a.v + b.v > 5)",
+    "rank_1": "SELECT id FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id) AS n FROM t) "
+    "WHERE v + n > 5 AND n < 100",
+    "match_1": "SELECT s FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES FIRST(A.id) AS s "
+    "PATTERN (A) DEFINE A AS A.v + A.id > 5) AS m",
+}
+
+
+@pytest.mark.parametrize("operator", _CONDITIONS)
+def test_a_condition_inside_an_operator_names_the_row_on_which_it_fails(tmp_path: Path, operator: str) -> None:
+    """The message has the operator, the table, the change, the expression and what to do; `on_error` goes on."""
+    columns = {"id": "INT NOT NULL", "k": "INT NOT NULL", "v": "BIGINT NOT NULL", "ts": "TIMESTAMP NOT NULL"}
+    table = {"mode": "append", "columns": columns, "watermark": {"column": "ts", "delay": "0s"}}
+    values = (7, 8, 2**63 - 1, 9)
+    changes: list[Change] = [
+        {"table": "t", "op": "+I", "row": {"id": at, "k": at, "v": v, "ts": f"2026-01-01T00:00:0{at}Z"}}
+        for at, v in enumerate(values, 1)
+    ]
+
+    for rows in (1, len(changes)):
+        with pytest.raises(ExpressionError, match=rf"^{operator}: .*v \+ .*change 3 of t\. .*`on_error: dead_letter`"):
+            folded(tmp_path, _CONDITIONS[operator], {"t": table}, changes, batch_rows=rows)
+    letters = {"on_error": "null", "dead_letters": {"topic": "letters"}}
+    (left,) = _outcomes(tmp_path, _CONDITIONS[operator], table, changes, **letters)
+    assert left.count("{") == 3
