@@ -13,7 +13,7 @@ import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -183,7 +183,7 @@ class Rewound:
 
     def copy(self, name: str) -> None:
         """A copy of the checkpoint of a job that does not run."""
-        shutil.copytree(self.checkpoint, self.folder / name)
+        shutil.copytree(self.checkpoint, self.folder / name, copy_function=_copy_what_is_there)
 
     def records(self, sink: str = "") -> list[Offset]:
         """The batches on record of the query that writes a sink; of the first query if none is named."""
@@ -258,6 +258,12 @@ class Rewound:
         for sink in self.sinks:
             found, right = self.rows(sink), self.right(sink)
             assert found == right, f"{sink}: missing {list(right - found)[:5]}, too many {list(found - right)[:5]}"
+
+
+def _copy_what_is_there(source: str, to: str) -> None:
+    """Spark's maintenance deletes files of versions that no start needs any more, while they are copied."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, to)
 
 
 def _committed(job: StartedJob) -> dict[str, int]:
