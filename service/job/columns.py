@@ -17,7 +17,7 @@ def declared(job: Job, table: str) -> Record:
         JobError, RegistryUnreachableError: Each with a message for the user.
     """
     of = job.tables[table]
-    record = as_written(job, table)
+    record = as_written(job, table).plain
     for column in of.primary_key:
         if column not in record.names:
             raise _error(
