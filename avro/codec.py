@@ -25,6 +25,7 @@ from rowkind.avro.rows import RowBuilder
 from rowkind.avro.schema import Field, Record
 from rowkind.avro.spans import Span, merge_adjacent, pool_spans
 from rowkind.avro.spelled import shown
+from rowkind.avro.to_json import json_values
 from rowkind.avro.type import Type
 from rowkind.avro.walk import skip
 
@@ -136,7 +137,8 @@ class Decoded:
         told = f"field {own.name!r}: {fault.text}"
         if fault in (Fault.NOT_NULL, Fault.UTF8) or row not in self._flaws:
             return told
-        value = self._columns[own.name][row].as_py() if own.name in self._columns else None
+        column = self._columns[own.name].slice(row, 1) if own.name in self._columns else None
+        value = None if column is None or own.type.opaque else json_values(own.type, column)[0]
         what = "" if value is None else f": {shown(value)}"
         return f"{told}{what}: {misfit(own.type, target or own.type)}"
 

@@ -60,7 +60,10 @@ def check(source: Type, target: Type, path: str) -> None:
         return  # Only the value shows which branch it has.
     match source.kind, target.kind:
         case "record", "record":
-            for field, origin in match_fields(source.fields, target.fields, path):
+            matched = match_fields(source.fields, target.fields, path)
+            if matched and all(origin is None for _, origin in matched):
+                raise ResolutionError(path, refusal(path, source, target))  # It would be NULLs.
+            for field, origin in matched:
                 if origin is not None:
                     check(origin.type, field.type, f"{path}.{field.name}")
             return
@@ -87,7 +90,7 @@ def _by_value(source: Type, target: Type) -> Callable[[Any], Any] | None:
         return lambda value: sent(target, scaled(**value))
     if source.says == "big-decimal":
         return lambda value: sent(target, big_decimal(value))
-    if source.kind in ("int", "long", "double") and source.logical is None:
+    if source.kind in ("int", "long", "double") and ticks(source) is None:
         return lambda value: sent(target, value)
     if source.kind == "float":
         return lambda value: sent(target, Decimal(str(np.float32(value))))
@@ -110,6 +113,8 @@ def _scalar(source: Type, target: Type) -> bool:
         return counted is not None and readable(counted, wanted)
     if source.kind == "fixed" and target.kind == "fixed":
         return source.size == target.size
+    if ticks(source) is not None and target.kind in ("float", "double"):
+        return False
     if target.kind not in _PROMOTIONS.get(source.kind, (source.kind,)) or (
         source.says == _BITS and target.kind == "string"
     ):

@@ -24,11 +24,12 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.buffers import expand
 from rowkind.avro.defaults import nothing
+from rowkind.avro.mismatch import spelled_out
 from rowkind.avro.python_values import datetime64_text
 from rowkind.avro.schema import Field, Record, Type
 from rowkind.avro.sent import sent
 from rowkind.avro.spelled import ValueProblem, is_spelled, parsed, shown, spelled, spelled_alike
-from rowkind.avro.ticks import Unit
+from rowkind.avro.ticks import TimeUnit
 from rowkind.avro.to_json import json_values
 
 
@@ -90,7 +91,7 @@ def _exact(digits: str) -> Decimal:
 
 
 def pack(
-    record: Record, rows: Sequence[Mapping[str, Any]], units: Mapping[str, Unit] | None = None
+    record: Record, rows: Sequence[Mapping[str, Any]], units: Mapping[str, TimeUnit] | None = None
 ) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:
     """Parsed JSON objects as payloads; of those that are no rows, which have empty bytes, all that is wrong.
 
@@ -120,7 +121,7 @@ _PLAIN: Mapping[str, frozenset[type]] = {
 """What values of a type without a logical one look like when Arrow may take them as they are."""
 
 
-def _column(field: Field, values: list[Any], unit: Unit | None, problems: dict[int, ValueProblem]) -> pa.Array:
+def _column(field: Field, values: list[Any], unit: TimeUnit | None, problems: dict[int, ValueProblem]) -> pa.Array:
     type_, kinds = field.type, set(map(type, values))
     if type_.nullable:
         kinds.discard(type(None))
@@ -141,9 +142,24 @@ def _column(field: Field, values: list[Any], unit: Unit | None, problems: dict[i
         try:
             values[row] = _from_json(type_, value, read)
         except ValueProblem as problem:
-            problems[row] = _with(problems.get(row), type(problem)(f"{field.name}: {problem}"))
+            told = f"{field.name}: {problem}{_remedy(type_, value, problem)}"
+            problems[row] = _with(problems.get(row), type(problem)(told))
             values[row] = None
     return pa.array(values, type_.arrow)
+
+
+_DECLARE = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", Decimal: "DOUBLE", str: "STRING", list: "ARRAY<…>"}
+_JSON = {bool: "a boolean", int: "a number", float: "a number", Decimal: "a number", str: "text", list: "an array"}
+
+
+def _remedy(type_: Type, value: Any, problem: ValueProblem) -> str:
+    """The two types behind a value that is none of its column's, and what to declare instead."""
+    if isinstance(problem, NullProblem) or "`units`" in str(problem):
+        return ""
+    kind, declare = _JSON.get(type(value), "an object"), _DECLARE.get(type(value), "STRUCT<…> or MAP<STRING, …>")
+    declared = f": the column is declared {spelled_out(type_)}, and JSON has {kind}"
+    same = spelled_out(type_) in declare or (declare[:5] == type_.sql[:5])
+    return declared if same else f"{declared}: declare {declare} to take it as it is"
 
 
 def _with(before: ValueProblem | None, problem: ValueProblem) -> ValueProblem:
@@ -217,7 +233,7 @@ def _plain(type_: Type, value: Any, read: _Reads) -> Any:
             return [_from_json(type_.element, item, read) for item in value]
         case "map" if isinstance(value, dict):
             return [(name, _from_json(type_.element, item, read)) for name, item in value.items()]
-        case "record" if isinstance(value, dict):
+        case "record" if isinstance(value, dict) and (not value or any(each.name in value for each in type_.fields)):
             return {field.name: _from_json(field.type, value.get(field.name), read) for field in type_.fields}
     expected = f"one of {', '.join(type_.symbols)}" if type_.kind == "enum" else type_.sql
     raise ValueProblem(f"{shown(value)} is not {expected}")

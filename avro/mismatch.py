@@ -43,7 +43,8 @@ def misfit(source: Type, target: Type) -> str:
 
 def described(type_: Type) -> str:
     """A writer's type, in SQL and in the writer's own words."""
-    return f"{spelled_out(type_)} ({type_.says or type_.logical or type_.name or type_.kind})"
+    kind = f"{type_.kind} {type_.name}" if type_.name else type_.kind
+    return f"{spelled_out(type_)} ({type_.says or type_.logical or kind})"
 
 
 def spelled_out(type_: Type) -> str:

@@ -2,7 +2,8 @@
 
 TIMESTAMP_NTZ, DATE     text that ends in Z, as Debezium has times without a zone: isostring, "2026-02-02Z"
 DATE, TIME, TIMESTAMP   numbers in the unit that the table says of the column
-TIMESTAMP               numbers without a unit are milliseconds, up to the year 9999: later ones have another unit
+TIMESTAMP               numbers without a unit are milliseconds, of times since 1973 or before 1966: numbers in other
+                        units, such as seconds, days and microseconds, are seldom among these
 DECIMAL                 Debezium's decimals of variable scale, in JSON too
 """
 
@@ -16,17 +17,17 @@ from decimal import Decimal
 from typing import Any
 
 from rowkind.avro.decode import BOUNDED_TIMES
+from rowkind.avro.mismatch import spelled_out
 from rowkind.avro.spelled import ValueProblem, is_local, scaled, shown, spelled, unit_of
-from rowkind.avro.ticks import UNITS, Unit
+from rowkind.avro.ticks import UNITS, TimeUnit
 from rowkind.avro.type import Type
 
 _UTC = re.compile(r"(Z|[+-]00:?00)$")
-_LAST_MILLIS = 253_402_300_799_999
-_FIRST_MILLIS = -62_135_596_800_000
-"""Milliseconds of the years 1 to 9999."""
+_LEAST_MILLIS, _MOST_MILLIS = 10**11, 10**13
+"""Milliseconds of the years 1973 to 2286. Of today, seconds and days are less, microseconds and nanoseconds more."""
 
 
-def sent(type_: Type, value: Any, unit: Unit | None = None) -> Any:
+def sent(type_: Type, value: Any, unit: TimeUnit | None = None) -> Any:
     """A value of one of the types that `spelled` knows, for Arrow. Raises ValueProblem."""
     number = isinstance(value, int) and not isinstance(value, bool)
     match type_.logical:
@@ -50,27 +51,28 @@ def sent(type_: Type, value: Any, unit: Unit | None = None) -> Any:
 
 def _local(type_: Type, value: str) -> Any:
     try:
-        return spelled(type_, _UTC.sub("", value))
+        return spelled(type_, _UTC.sub("", value) if ":" in value else value)
     except ValueProblem:
         raise ValueProblem(
-            f"{shown(value)} is not {type_.sql}, which has no zone but UTC: declare TIMESTAMP for times with a zone"
+            f"{shown(value)} is not {spelled_out(type_)}, which is in no zone: declare TIMESTAMP"
         ) from None
 
 
-def _counted(type_: Type, value: int, unit: Unit | None) -> Any:
+def _counted(type_: Type, value: int, unit: TimeUnit | None) -> Any:
     """A number of units, in that of the type."""
     if type_.logical == "date" and unit is not None:
         return _bounded(type_, value, value)
     if type_.logical == "date" or (unit is None and not _is_timestamp(type_)):
         example = "days" if type_.logical == "date" else "millis"
         raise ValueProblem(
-            f"{value} is not {type_.sql}: the number does not say its unit. Say it of the column in the table's "
-            f"`units`, as `units: {{x: {example}}}`, or declare BIGINT"
+            f"{value} is not {spelled_out(type_)}: the number does not say its unit. Say it of the column in the "
+            f"table's `units`, as `units: {{x: {example}}}`, or declare BIGINT"
         )
-    if unit is None and not _FIRST_MILLIS <= value <= _LAST_MILLIS:
+    if unit is None and value and not _LEAST_MILLIS <= abs(value) < _MOST_MILLIS:
         raise ValueProblem(
-            f"{value} is no number of milliseconds in the years 1 to 9999, as {type_.sql} is sent: if it has another "
-            f"unit, say it of the column in the table's `units`, as `units: {{x: micros}}`"
+            f"{value} is not {spelled_out(type_)}: as milliseconds it would be near 1970 or after 2286, so that it "
+            f"seems to have another unit. Say the unit of the column in the table's `units`, as "
+            f"`units: {{x: micros}}`, or declare BIGINT"
         )
     found = _bounded(type_, value, value * unit_of(type_) // UNITS[unit or "millis"])
     return found if _is_timestamp(type_) else (datetime(2000, 1, 1, tzinfo=UTC) + _since(type_, found)).time()
@@ -90,7 +92,7 @@ def _bounded(type_: Type, value: int, number: int) -> int:
     if least <= number <= most:
         return number
     wide = ": declare BIGINT to take the number as it is"
-    raise ValueProblem(f"{value} is beyond the values of {type_.sql}{wide}")
+    raise ValueProblem(f"{value} is beyond the values of {spelled_out(type_)}{wide}")
 
 
 def _variable(value: dict[str, Any]) -> Decimal:

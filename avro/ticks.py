@@ -14,7 +14,7 @@ from rowkind.avro.schema import Record
 from rowkind.avro.time_text import PER_SECOND
 from rowkind.avro.type import Type
 
-Unit = Literal["days", "seconds", "millis", "micros", "nanos"]
+TimeUnit = Literal["days", "seconds", "millis", "micros", "nanos"]
 
 UNITS: Mapping[str, int] = {"days": 0, "seconds": 1, **PER_SECOND}
 """The units that a table may say of a number, as units per second; a day is none of them."""
@@ -58,7 +58,7 @@ def readable(source: Ticks, wanted: Ticks) -> bool:
 
 
 @lru_cache(maxsize=256)
-def with_units(writer: Record, units: tuple[tuple[str, Unit], ...]) -> Record:
+def with_units(writer: Record, units: tuple[tuple[str, TimeUnit], ...]) -> Record:
     """A writer's record whose bare numbers in these columns are in the units that the table says of them."""
     said = dict(units)
     return replace(
@@ -71,5 +71,5 @@ def with_units(writer: Record, units: tuple[tuple[str, Unit], ...]) -> Record:
     )  # fmt: skip
 
 
-def _bare(type_: Type, name: str, said: Mapping[str, Unit]) -> bool:
+def _bare(type_: Type, name: str, said: Mapping[str, TimeUnit]) -> bool:
     return name in said and type_.kind in ("int", "long") and type_.logical is None and not type_.says

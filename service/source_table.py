@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rowkind.avro.schema import Record
-from rowkind.avro.ticks import Unit
+from rowkind.avro.ticks import TimeUnit
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.expression import Expression
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
@@ -92,7 +92,7 @@ class SourceTable:
     written: Record | None = None
     watermark: Watermark | None = None
     key_format: KeyFormatName | None = None
-    units: tuple[tuple[str, Unit], ...] = ()
+    units: tuple[tuple[str, TimeUnit], ...] = ()
     record: str | None = None
     known_as: str | None = None
 

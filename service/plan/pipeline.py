@@ -195,6 +195,10 @@ def source_table(job: Job, table: str) -> SourceTable:
         debezium=of.mode == "debezium",
         written=as_written(job, table) if of.format == "plain_avro" else None,
         watermark=_watermark(job, table, columns),
+        key_format=of.key_format,
+        units=tuple(of.units.items()),
+        record=of.record,
+        known_as=columns.name if of.columns is None and of.schema_file is None else None,
     )
 
 
