@@ -32,6 +32,7 @@ from rowkind.service.kafka.faults import Faults
 from rowkind.service.kafka.formats import format_of, key_format_of
 from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.record import Records
+from rowkind.service.kafka.unavailable import unavailable
 from rowkind.service.kafka.value_format import Raw, scatter
 from rowkind.service.metrics import sample
 from rowkind.service.physical import PhysicalScan
@@ -71,6 +72,8 @@ class Decoder:
             # Only here: a dead letter has its record as it was.
             seen = replace(records, value=self._format.without_nothing(records.value))
         kind, of, payload = (self._envelopes if source.debezium else self._values)(seen, faults)
+        for row, reason in unavailable(self._reader, payload).items():
+            faults.add(int(of[row]), "value", reason)
         rows = Rows(kind, ArrivalNumber.pack(records.offset, records.partition)[of], payload)
         broken = self._nulls(records, faults.nulls)
         letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))

@@ -1,7 +1,7 @@
 """Keys and values that are JSON: objects whose members are the columns (`avro.json_rows`).
 
 Connect may have wrapped a value together with its schema. Then the value is read by that schema, as Avro is by its own
-(`avro.connect_json`); an empty schema says nothing. A payload of null is no value.
+(`avro.connect_values`); an empty schema says nothing. A payload of null is no value.
 
 A key of one column may be the bare value, and if that is text, without quotes.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.avro.connect_json import is_complete, is_wrapped, payloads, record_of
+from rowkind.avro.connect_values import is_complete, is_wrapped, payloads, record_of
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.json_rows import NullProblem, pack, parser
 from rowkind.avro.schema import Record

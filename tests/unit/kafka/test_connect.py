@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 from pathlib import Path
@@ -9,11 +10,15 @@ from typing import Any
 
 import pytest
 
-from rowkind.avro.json_rows import decode
+from rowkind.avro.json_rows import decode, encode
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
+from rowkind.service.client.produce import forms
+from rowkind.service.job.columns import as_written
+from rowkind.service.job.load import loaded
 from rowkind.service.kafka.decode import DecodedRecords
+from rowkind.service.plan.pipeline import source_table
 from rowkind.service.row_kind import RowKindHeader
 from rowkind.service.source_table import SourceTable
 from tests.unit.kafka.test_formats import avro, read
@@ -265,3 +270,74 @@ def test_a_key_that_cannot_be_read_is_told_of_as_a_key(
     assert reason in letter.message
     assert "the value" not in letter.message
     assert "`key.format" in letter.message or "there is no key" in letter.message or "too large" in letter.message
+
+
+@pytest.mark.parametrize("form", ["json", "json with schema", "avro"])
+def test_a_value_that_debezium_did_not_get_is_a_dead_letter(form: str, tmp_path: Path) -> None:
+    """The placeholder is never taken for a value, and the message says how to have the database log it."""
+    missing = "__debezium_unavailable_value"
+    columns = {"id": "BIGINT NOT NULL", "note": "STRING", "photo": "BINARY", "tags": "ARRAY<STRING>", "other": "STRING"}
+    row = {"id": 1, "note": missing, "photo": missing.encode(), "tags": ["a", missing], "other": f"not {missing}"}
+    in_json = {**row, "photo": base64.b64encode(missing.encode()).decode()}
+    registry, source = (
+        FolderRegistry(tmp_path),
+        table(Record.of(columns), "append", "avro" if form == "avro" else "json"),
+    )
+    kinds = {
+        "id": "long",
+        "note": "string",
+        "photo": "bytes",
+        "tags": {"type": "array", "items": "string"},
+        "other": "string",
+    }
+    match form:
+        case "avro":
+            schema = {
+                "type": "record",
+                "name": "Row",
+                "fields": [{"name": each, "type": kind} for each, kind in kinds.items()],
+            }
+            value = framed(registry, schema, row)
+        case "json":
+            value = json.dumps(in_json).encode()
+        case _:
+            names = {"long": "int64", "string": "string", "bytes": "bytes"}
+            fields = [
+                {
+                    "field": each,
+                    **(
+                        {"type": names[kind]}
+                        if isinstance(kind, str)
+                        else {"type": "array", "items": {"type": "string"}}
+                    ),
+                }
+                for each, kind in kinds.items()
+            ]
+            value = wrapped({"type": "struct", "fields": fields}, in_json)
+    found = read(source, registry, (None, value))
+    (letter,) = found.letters
+    assert letter.stage == "value"
+    assert "the value of note, photo, tags, which" in letter.message
+    assert "REPLICA IDENTITY FULL" in letter.message
+
+
+@pytest.mark.parametrize("format_", [None, "string", "long", "json", "avro"])
+@pytest.mark.parametrize("value_format", ["json", "avro", "plain_avro"])
+def test_what_is_produced_for_a_table_is_read_by_it(format_: str | None, value_format: str, tmp_path: Path) -> None:
+    """`rowkind produce` writes keys in the format that the table says."""
+    of_key = f", key.format: {format_}" if format_ else ""
+    text = f"""
+job: j
+registry: {{folder: {tmp_path}}}
+tables:
+  orders: {{mode: upsert, format: {value_format}, columns: {{id: BIGINT}}, primary_key: id{of_key}}}
+sinks:
+  out: {{topic: o, mode: upsert, key: id, sql: SELECT id FROM orders}}
+"""
+    job = loaded(text, tmp_path / "job.yaml")
+    source = source_table(job, "orders")
+    form = forms(job, source, as_written(job, "orders")).key
+    assert form is not None
+    key = form(encode(source.key, [{"id": 1 << 40}]))[0].as_py()
+    found = read(source, FolderRegistry(tmp_path), (key, None))
+    assert [(kind, row["id"]) for kind, row in rows(source, found)] == [("-D", 1 << 40)]
