@@ -110,7 +110,7 @@ class FramedAvro(_Avro):
             reason = framed.reason(at, raw.stage)
             if raw.stage == "key":
                 reason = f"{reason}. {KEY_REMEDY}"
-            faults.add(int(raw.where[at]), "framing" if raw.stage == "value" else "key", reason)
+            faults.add(int(raw.where[at]), "framing", reason)
         for number, schema in enumerate(framed.schemas):
             assert schema is not None, "values are framed"
             members = np.flatnonzero(framed.schema == number)
