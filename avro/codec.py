@@ -20,9 +20,12 @@ from rowkind.avro.cursor import FRONT, Cursor, Fault, PaddedBytes
 from rowkind.avro.decode import decode
 from rowkind.avro.encode import null_value, write
 from rowkind.avro.errors import EncodeError
+from rowkind.avro.mismatch import misfit
 from rowkind.avro.rows import RowBuilder
 from rowkind.avro.schema import Field, Record
 from rowkind.avro.spans import Span, merge_adjacent, pool_spans
+from rowkind.avro.spelled import shown
+from rowkind.avro.to_json import json_values
 from rowkind.avro.type import Type
 from rowkind.avro.walk import skip
 
@@ -32,6 +35,10 @@ __all__ = ["Decoded", "concat_rows", "encode", "null_row", "read"]
 def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
     """Find every field of every row. Never raises on bad data: such rows are in `Decoded.bad`, with a reason each."""
     return Decoded(record, PaddedBytes(payloads))
+
+
+_Flaw = tuple[int, Fault, Type | None]
+"""A field of a row, what is wrong with its value, and the type that it was to be converted to."""
 
 
 def table(record: Record, payloads: pa.BinaryArray) -> pa.Table:
@@ -89,6 +96,7 @@ class Decoded:
         self._source = source
         self._field: Ints = np.full(len(source.starts), -1)
         self._columns: dict[str, pa.Array] = {}
+        self._flaws: dict[int, list[_Flaw]] = {}
         cursor = Cursor(source, source.starts, source.ends)
         if source.missing is not None:
             cursor.fail(source.missing, Fault.MISSING)
@@ -116,11 +124,23 @@ class Decoded:
         return Fault(int(self._fault[row]))
 
     def reason(self, row: int) -> str:
-        """What is wrong with a bad row, for people."""
+        """What is wrong with a bad row, for people: each of its fields that is wrong."""
         fault = self.fault(row)
+        if row in self._flaws:
+            return "; ".join(dict.fromkeys(self._told(row, *flaw) for flaw in self._flaws[row]))
         if fault in (Fault.NONE, Fault.MISSING, Fault.TRAILING):
             return fault.text
-        return f"field {self.record.fields[self._field[row]].name!r}: {fault.text}"
+        return self._told(row, int(self._field[row]), fault, None)
+
+    def _told(self, row: int, field: int, fault: Fault, target: Type | None) -> str:
+        own = self.record.fields[field]
+        told = f"field {own.name!r}: {fault.text}"
+        if fault in (Fault.NOT_NULL, Fault.UTF8) or row not in self._flaws:
+            return told
+        column = self._columns[own.name].slice(row, 1) if own.name in self._columns else None
+        value = None if column is None or own.type.opaque else json_values(own.type, column)[0]
+        what = "" if value is None else f": {shown(value)}"
+        return f"{told}{what}: {misfit(own.type, target or own.type)}"
 
     def column(self, name: str) -> pa.Array:
         """A column as an Arrow array of its type, null in bad rows. Raises SchemaError for an unknown name."""
@@ -150,11 +170,11 @@ class Decoded:
         data = self._source.data[FRONT:]
         return spread(spans(data, starts[rows] - FRONT, self._starts[i + 1][rows] - FRONT), there)
 
-    def fail(self, name: str, rows: Bools, fault: Fault) -> None:
-        """Mark rows as bad for the sake of a column, unless they are bad already."""
+    def fail(self, name: str, rows: Bools, fault: Fault, target: Type | None = None) -> None:
+        """Mark rows as bad for the sake of a column, which was to be of type `target`."""
         if rows.any():
             at = np.flatnonzero(rows)
-            self._mark(at, np.full(len(at), fault, np.uint8), self.record.index(name))
+            self._mark(at, np.full(len(at), fault, np.uint8), self.record.index(name), target)
 
     def assemble(self, target: Record, sources: Sequence[str | pa.Array | bytes]) -> pa.BinaryArray:
         """Rows of `target`, one for each of these; empty bytes for bad rows.
@@ -175,8 +195,9 @@ class Decoded:
                 column = self.column(source)
                 values, wrong = convert(column, self.record.type(source), field.type)
                 if wrong.any():
-                    self.fail(source, wrong & column.is_null().to_numpy(zero_copy_only=False), Fault.NOT_NULL)
-                    self.fail(source, wrong, Fault.CONVERSION)
+                    null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
+                    self.fail(source, wrong & null & ~self._flawed(source), Fault.NOT_NULL)
+                    self.fail(source, wrong & ~null, Fault.CONVERSION, field.type)
                 layout.append(_Written(field, values))
         keep = ~self.bad
         rows = None if keep.all() else np.flatnonzero(keep)
@@ -227,10 +248,18 @@ class Decoded:
         mask[rows] = True
         return mask
 
-    def _mark(self, rows: Ints, fault: Bytes, field: int) -> None:
-        new = rows[(fault != 0) & (self._fault[rows] == 0)]
-        self._fault[new] = fault[(fault != 0) & (self._fault[rows] == 0)]
-        self._field[new] = field
+    def _mark(self, rows: Ints, fault: Bytes, field: int, target: Type | None = None) -> None:
+        for row, what in zip(rows[fault != 0].tolist(), fault[fault != 0].tolist(), strict=True):
+            if not self._fault[row] or row in self._flaws:
+                self._flaws.setdefault(row, []).append((field, Fault(what), target))
+                if not self._fault[row]:
+                    self._fault[row], self._field[row] = what, field
+
+    def _flawed(self, name: str) -> Bools:
+        """The rows in which a column is known to be wrong."""
+        field = self.record.index(name)
+        rows = [row for row, flaws in self._flaws.items() if any(each == field for each, *_ in flaws)]
+        return self._mask(np.array(rows, np.int64))
 
 
 def same_span(source: Type, target: Type) -> bool:

@@ -1,10 +1,10 @@
 """Columns of one Avro type as columns of another: Avro's schema resolution, on Arrow arrays.
 
-Beyond the letter of the specification, which knows only base types, units and digits are respected: timestamps of
-different units are rescaled, decimals widened, `fixed` and `enum` may be read as BINARY and STRING. Names of records,
-enums and fixed types need not agree, except inside general unions. A number without a logical type is taken as it is
-where a date or time is wanted, and a local timestamp is an instant's in UTC. Text where a decimal, a date or a time is
-wanted is what it spells, and Debezium's decimals of variable scale are decimals.
+Beyond the letter of the specification, which knows only base types, units and digits are respected: dates, times and
+timestamps of different units are rescaled, decimals widened, `fixed` and `enum` may be read as BINARY and STRING. Names
+of records, enums and fixed types need not agree, except inside general unions. A local timestamp is an instant's in
+UTC. A number that does not say its unit is neither a date nor a time. Text where a decimal, a date or a time is wanted
+is what it spells, and Debezium's decimals of variable scale are decimals.
 
 `check` decides on types, once; `convert` on values, and says in which rows they do not fit.
 """
@@ -12,7 +12,10 @@ wanted is what it spells, and Debezium's decimals of variable scale are decimals
 from __future__ import annotations
 
 import io
-import re
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
 
 import fastavro
 import numpy as np
@@ -21,12 +24,15 @@ import pyarrow.compute as pc
 
 from rowkind.avro.buffers import Bools, Ints, as_binary, offsets_of, validity
 from rowkind.avro.cursor import Cursor, PaddedBytes
-from rowkind.avro.decode import decode, text
+from rowkind.avro.decode import BOUNDED_TIMES, decode, text
 from rowkind.avro.defaults import default_bytes
 from rowkind.avro.encode import write
 from rowkind.avro.errors import ResolutionError
+from rowkind.avro.mismatch import refusal
 from rowkind.avro.rows import RowBuilder
-from rowkind.avro.spelled import ValueProblem, is_spelled, scaled, spelled, spelled_alike
+from rowkind.avro.sent import big_decimal, sent
+from rowkind.avro.spelled import ValueProblem, is_spelled, scaled, spelled_alike
+from rowkind.avro.ticks import Ticks, readable, ticks
 from rowkind.avro.type import Field, Type
 from rowkind.avro.walk import skip
 
@@ -41,8 +47,9 @@ _PROMOTIONS = {
     "fixed": ("bytes",),
 }
 _VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
-_UNIT = re.compile(r"(local-)?(timestamp|time)-(\w+)")
-_UNITS = ("millis", "micros", "nanos")
+_BITS = "io.debezium.data.Bits"
+_MOST_DIGITS = 38
+"""Of a decimal in SQL. Connect writes 64 where it does not know better, so that more say nothing about the values."""
 
 
 def check(source: Type, target: Type, path: str) -> None:
@@ -53,7 +60,10 @@ def check(source: Type, target: Type, path: str) -> None:
         return  # Only the value shows which branch it has.
     match source.kind, target.kind:
         case "record", "record":
-            for field, origin in match_fields(source.fields, target.fields, path):
+            matched = match_fields(source.fields, target.fields, path)
+            if matched and all(origin is None for _, origin in matched):
+                raise ResolutionError(path, refusal(path, source, target))  # It would be NULLs.
+            for field, origin in matched:
                 if origin is not None:
                     check(origin.type, field.type, f"{path}.{field.name}")
             return
@@ -61,30 +71,36 @@ def check(source: Type, target: Type, path: str) -> None:
             check(source.element, target.element, f"{path}[]")
             return
     if not _scalar(source, target):
-        raise ResolutionError(
-            path,
-            f"column {path!r} is declared {target.sql}, but the writer's schema has {_describe(source)}: "
-            f"declare a type that can hold it",
-        )
-
-
-def _describe(type_: Type) -> str:
-    return f"{type_.sql} ({type_.logical or type_.kind})"
+        raise ResolutionError(path, refusal(path, source, target))
 
 
 def _odd(type_: Type) -> bool:
     return type_.kind in ("union", "reference")
 
 
-def _is_spelled(source: Type, target: Type) -> bool:
-    """Whether values are digits or ISO-8601 in text, or decimals with a scale each, as Debezium has them."""
-    if target.logical == "decimal" and source.name == _VARIABLE_SCALE:
-        return True
-    return source.kind == "string" and is_spelled(target)
+def _by_value(source: Type, target: Type) -> Callable[[Any], Any] | None:
+    """How a value is read by what it spells or holds, one by one; None where all are read by their type."""
+    if source.kind == "string":
+        return (lambda value: sent(target, value)) if is_spelled(target) else None
+    if source.kind == "fixed" and source.logical == "uuid" and target.kind == "string":
+        return lambda value: str(uuid.UUID(bytes=value))
+    if target.logical != "decimal":
+        return None
+    if source.name == _VARIABLE_SCALE:
+        return lambda value: sent(target, scaled(**value))
+    if source.says == "big-decimal":
+        return lambda value: sent(target, big_decimal(value))
+    if source.kind in ("int", "long", "double") and ticks(source) is None:
+        return lambda value: sent(target, value)
+    if source.kind == "float":
+        return lambda value: sent(target, Decimal(str(np.float32(value))))
+    if source.logical == "decimal" and source.precision > _MOST_DIGITS and source.scale <= target.scale:
+        return lambda value: sent(target, value)
+    return None
 
 
 def _scalar(source: Type, target: Type) -> bool:
-    if _is_spelled(source, target):
+    if _by_value(source, target) is not None:
         return True
     if source.logical == "decimal" or target.logical == "decimal":
         return (
@@ -92,13 +108,17 @@ def _scalar(source: Type, target: Type) -> bool:
             and target.scale >= source.scale
             and target.precision - target.scale >= source.precision - source.scale
         )
+    if (wanted := ticks(target)) is not None:
+        counted = ticks(source, wanted)
+        return counted is not None and readable(counted, wanted)
     if source.kind == "fixed" and target.kind == "fixed":
         return source.size == target.size
-    if target.kind not in _PROMOTIONS.get(source.kind, (source.kind,)):
+    if ticks(source) is not None and target.kind in ("float", "double"):
         return False
-    ours, theirs = _UNIT.fullmatch(source.logical or ""), _UNIT.fullmatch(target.logical or "")
-    if ours and theirs:
-        return ours[2] == theirs[2] and _UNITS.index(theirs[3]) >= _UNITS.index(ours[3])
+    if target.kind not in _PROMOTIONS.get(source.kind, (source.kind,)) or (
+        source.says == _BITS and target.kind == "string"
+    ):
+        return False
     if source.logical in (None, "uuid") or target.logical in (None, "uuid"):
         return target.kind not in ("float", "double") or source.logical is None
     return source.logical == target.logical
@@ -138,8 +158,8 @@ def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Boo
         return column, wrong
     if _odd(source) or _odd(target):
         values, wrong = _transcode(column, source, target)
-    elif _is_spelled(source, target):
-        values, wrong = _spelled(column, source, target)
+    elif (read := _by_value(source, target)) is not None:
+        values, wrong = _each(column, source, target, read)
     elif source.kind == "record":
         values, wrong = _record(column, source, target)
     elif source.kind in ("array", "map"):
@@ -150,6 +170,8 @@ def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Boo
             values, wrong = _symbols(column, target)
     elif source.kind == "bytes" and target.kind == "string":
         values, wrong = _text(column)
+    elif (wanted := ticks(target)) is not None and (counted := ticks(source, wanted)) is not None:
+        values, wrong = _rescaled(column, target, counted, wanted)
     else:
         values = _cast(column, source, target)
     if not target.nullable and values.null_count:
@@ -158,23 +180,37 @@ def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Boo
 
 
 def _cast(column: pa.Array, source: Type, target: Type) -> pa.Array:
-    """Numbers, times and decimals; `check` has made sure that every value fits, but for the bounds of nanoseconds."""
+    """Numbers, bytes and decimals; `check` has made sure that every value fits."""
     if column.type == target.arrow:
         return column
     if pa.types.is_fixed_size_binary(column.type):
         return as_binary(column)
-    if source.kind == "int" and target.kind == "long":
-        column = column.cast(pa.int32()).cast(pa.int64()) if source.logical is None else column
-    if target.kind in ("float", "double"):
-        return column.cast(target.arrow, safe=False)
-    if source.logical and target.logical is None:
-        column = column.cast(pa.int32() if source.kind == "int" else pa.int64())
-    if target.logical and target.logical.endswith("nanos"):
-        limit = np.iinfo(np.int64).max // (1000 if str(source.logical).endswith("micros") else 1_000_000)
-        inside = pc.less_equal(pc.abs(column.cast(pa.int64())), limit) if source.logical else None
-        if inside is not None:
-            column = pc.if_else(inside, column, pa.scalar(None, column.type))
-    return column.cast(target.arrow)
+    if source.logical != "decimal" and source.kind in ("int", "long"):
+        column = _numbers(column)
+    return column.cast(target.arrow, safe=target.kind not in ("float", "double"))
+
+
+def _numbers(column: pa.Array) -> pa.Array:
+    """The numbers behind dates, times and timestamps, and numbers as they are."""
+    return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+
+
+def _rescaled(column: pa.Array, target: Type, counted: Ticks, wanted: Ticks) -> tuple[pa.Array, Bools]:
+    """Dates, times and timestamps in the unit of the target; digits that it does not have are cut off."""
+    numbers, there = _numbers(column), validity(column)
+    values: Ints = numbers.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    bits = 31 if target.kind == "int" else 63
+    least, most = BOUNDED_TIMES.get(target.logical or "", (-(1 << bits), (1 << bits) - 1))
+    if wanted.per_second > counted.per_second:
+        factor = wanted.per_second // counted.per_second
+        wrong = (values < -(-least // factor)) | (values > most // factor)
+        values = np.where(wrong, 0, values) * factor
+    else:
+        values = values // max(counted.per_second // max(wanted.per_second, 1), 1)
+        wrong = (values < least) | (values > most)
+    wrong &= there
+    plain = pa.array(np.where(wrong, 0, values), pa.int64(), mask=wrong | ~there)
+    return (plain.cast(pa.int32()) if bits == 31 else plain).cast(target.arrow), wrong
 
 
 def _symbols(column: pa.Array, target: Type) -> tuple[pa.Array, Bools]:
@@ -185,7 +221,7 @@ def _symbols(column: pa.Array, target: Type) -> tuple[pa.Array, Bools]:
     return values, unknown if target.default is None else np.zeros(len(column), np.bool_)
 
 
-def _spelled(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
+def _each(column: pa.Array, source: Type, target: Type, read: Callable[[Any], Any]) -> tuple[pa.Array, Bools]:
     wrong = np.zeros(len(column), np.bool_)
     if source.kind == "string" and (alike := spelled_alike(target, column)) is not None:
         return alike, wrong
@@ -193,8 +229,7 @@ def _spelled(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bo
     for row, value in enumerate(values):
         try:
             if value is not None:
-                plain = value if source.kind == "string" else scaled(**value)
-                values[row] = spelled(target, plain)
+                values[row] = read(value)
         except ValueProblem:
             values[row], wrong[row] = None, True
     return pa.array(values, target.arrow), wrong

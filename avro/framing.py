@@ -54,19 +54,19 @@ class Framed:
         bad: Bools = self._fault != 0
         return bad
 
-    def reason(self, row: int) -> str:
-        """What is wrong with a bad row, for people."""
+    def reason(self, row: int, what: str = "value") -> str:
+        """What is wrong with a bad row, for people; `what` the rows are."""
         match int(self._fault[row]):
             case 0:
                 return "nothing is wrong"
             case 1:
                 first = self._values[row].as_py()[:1]
                 hint = "; it looks like JSON" if first in (b"{", b"[") else ""
-                return f"the value begins with byte 0x{first.hex()}: it was not written with a schema registry{hint}"
+                return f"the {what} begins with byte 0x{first.hex()}: it was not written with a schema registry{hint}"
             case 2:
-                return "the value is too short to hold the id of its schema"
+                return f"the {what} is too short to hold the id of its schema"
             case _:
-                return "there is no value"
+                return f"there is no {what}"
 
 
 def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing: Framing = "confluent") -> Framed:

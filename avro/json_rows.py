@@ -1,5 +1,7 @@
 """Rows as JSON, both ways: how they are read from topics and files, and printed.
 
+What other systems send is read more widely than what people write (`avro.sent`).
+
 numbers                 as numbers; decimals as text, "12.50"
 TIMESTAMP               ISO-8601, without a zone UTC, or a number of ms since the epoch; printed in UTC
 TIMESTAMP_NTZ, DATE, TIME    ISO-8601
@@ -22,9 +24,12 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.buffers import expand
 from rowkind.avro.defaults import nothing
+from rowkind.avro.mismatch import spelled_out
 from rowkind.avro.python_values import datetime64_text
 from rowkind.avro.schema import Field, Record, Type
+from rowkind.avro.sent import sent
 from rowkind.avro.spelled import ValueProblem, is_spelled, parsed, shown, spelled, spelled_alike
+from rowkind.avro.ticks import TimeUnit
 from rowkind.avro.to_json import json_values
 
 
@@ -85,16 +90,18 @@ def _exact(digits: str) -> Decimal:
         raise ValueError(f"{digits} is no number that anybody could hold") from None
 
 
-def pack(record: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:
-    """Parsed JSON objects as payloads; of those that are no rows, which have empty bytes, what is wrong.
+def pack(
+    record: Record, rows: Sequence[Mapping[str, Any]], units: Mapping[str, TimeUnit] | None = None
+) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:
+    """Parsed JSON objects as payloads; of those that are no rows, which have empty bytes, all that is wrong.
 
-    A missing member is NULL, and one that is no column is passed over.
+    A missing member is NULL, and one that is no column is passed over. `units` are those of numbers, by column.
     """
     problems: dict[int, ValueProblem] = {}
     columns: dict[str, pa.Array] = {}
     for field in record.fields:
         values = [row.get(field.name) for row in rows]
-        columns[field.name] = _column(field, values, problems)
+        columns[field.name] = _column(field, values, (units or {}).get(field.name), problems)
     good = np.ones(len(rows), np.bool_)
     good[list(problems)] = False
     if problems:
@@ -114,7 +121,7 @@ _PLAIN: Mapping[str, frozenset[type]] = {
 """What values of a type without a logical one look like when Arrow may take them as they are."""
 
 
-def _column(field: Field, values: list[Any], problems: dict[int, ValueProblem]) -> pa.Array:
+def _column(field: Field, values: list[Any], unit: TimeUnit | None, problems: dict[int, ValueProblem]) -> pa.Array:
     type_, kinds = field.type, set(map(type, values))
     if type_.nullable:
         kinds.discard(type(None))
@@ -127,13 +134,40 @@ def _column(field: Field, values: list[Any], problems: dict[int, ValueProblem]) 
             alike = spelled_alike(type_, pa.array(values, pa.string()))
             if alike is not None:
                 return alike
+
+    def read(type_: Type, value: Any) -> Any:
+        return sent(type_, value, unit)
+
     for row, value in enumerate(values):
         try:
-            values[row] = _from_json(type_, value)
+            values[row] = _from_json(type_, value, read)
         except ValueProblem as problem:
-            problems.setdefault(row, type(problem)(f"{field.name}: {problem}"))
+            told = f"{field.name}: {problem}{_remedy(type_, value, problem)}"
+            problems[row] = _with(problems.get(row), type(problem)(told))
             values[row] = None
     return pa.array(values, type_.arrow)
+
+
+_DECLARE = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", Decimal: "DOUBLE", str: "STRING", list: "ARRAY<…>"}
+_JSON = {bool: "a boolean", int: "a number", float: "a number", Decimal: "a number", str: "text", list: "an array"}
+
+
+def _remedy(type_: Type, value: Any, problem: ValueProblem) -> str:
+    """The two types behind a value that is none of its column's, and what to declare instead."""
+    if isinstance(problem, NullProblem) or "`units`" in str(problem):
+        return ""
+    kind, declare = _JSON.get(type(value), "an object"), _DECLARE.get(type(value), "STRUCT<…> or MAP<STRING, …>")
+    declared = f": the column is declared {spelled_out(type_)}, and JSON has {kind}"
+    same = spelled_out(type_) in declare or (declare[:5] == type_.sql[:5])
+    return declared if same else f"{declared}: declare {declare} to take it as it is"
+
+
+def _with(before: ValueProblem | None, problem: ValueProblem) -> ValueProblem:
+    """What is wrong with a row altogether."""
+    if before is None:
+        return problem
+    kind = NullProblem if isinstance(before, NullProblem) else type(problem)
+    return kind(f"{before}; {problem}")
 
 
 def encode(record: Record, rows: Sequence[Mapping[str, Any]]) -> pa.BinaryArray:
@@ -158,7 +192,11 @@ def decode(record: Record, payloads: pa.BinaryArray) -> list[dict[str, Any]]:
     return [dict(zip(record.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _from_json(type_: Type, value: Any) -> Any:
+_Reads = Callable[[Type, Any], Any]
+"""How values that may be text are read."""
+
+
+def _from_json(type_: Type, value: Any, read: _Reads = spelled) -> Any:
     if value is None:
         if not type_.nullable:
             raise NullProblem("it is NOT NULL, but missing or null")
@@ -166,11 +204,11 @@ def _from_json(type_: Type, value: Any) -> Any:
     if type_.opaque:
         raise ValueProblem(f"values of type {type_.sql} cannot be written in JSON here")
     if is_spelled(type_):
-        return spelled(type_, value)
-    return _plain(type_, value)
+        return read(type_, value)
+    return _plain(type_, value, read)
 
 
-def _plain(type_: Type, value: Any) -> Any:
+def _plain(type_: Type, value: Any, read: _Reads) -> Any:
     match type_.kind:
         case "boolean" if isinstance(value, bool):
             return value
@@ -192,10 +230,10 @@ def _plain(type_: Type, value: Any) -> Any:
         case "bytes" | "fixed" if isinstance(value, str):
             return parsed(value, lambda text: base64.b64decode(text, validate=True), "base64")
         case "array" if isinstance(value, list):
-            return [_from_json(type_.element, item) for item in value]
+            return [_from_json(type_.element, item, read) for item in value]
         case "map" if isinstance(value, dict):
-            return [(name, _from_json(type_.element, item)) for name, item in value.items()]
-        case "record" if isinstance(value, dict):
-            return {field.name: _from_json(field.type, value.get(field.name)) for field in type_.fields}
+            return [(name, _from_json(type_.element, item, read)) for name, item in value.items()]
+        case "record" if isinstance(value, dict) and (not value or any(each.name in value for each in type_.fields)):
+            return {field.name: _from_json(field.type, value.get(field.name), read) for field in type_.fields}
     expected = f"one of {', '.join(type_.symbols)}" if type_.kind == "enum" else type_.sql
     raise ValueProblem(f"{shown(value)} is not {expected}")

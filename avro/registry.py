@@ -38,8 +38,8 @@ class Registry(Protocol):
 class FolderRegistry:
     """A folder of `.avsc` files: subject `orders` is `orders.avsc`, and its next version `orders.v2.avsc`.
 
-    A schema's id is 31 bits of a SHA-256 over it, without documentation and spelled in one way; its GUID is the
-    first 16 bytes. So all processes agree on them without asking each other.
+    A schema's id is 31 bits of a SHA-256 over it, without documentation and Connect's names, spelled in one way; its
+    GUID is the first 16 bytes. So all processes agree on them without asking each other.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -140,7 +140,7 @@ class NoRegistry:
 
 def identify(record: Record) -> tuple[int, uuid.UUID]:
     """The id and the GUID that a folder gives to a schema."""
-    digest = hashlib.sha256(record.to_json().encode()).digest()
+    digest = hashlib.sha256(record.plain.to_json().encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF, uuid.UUID(bytes=digest[:16])
 
 

@@ -10,6 +10,7 @@ are checked for structure only.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ def resolve(writer: Record, reader: Record, payloads: pa.BinaryArray) -> tuple[p
     rows have empty bytes. Raises ResolutionError, naming the column, where the schemas do not go together.
     """
     sources = plan(writer, reader)
+    writer = _as_read(writer, reader, sources)
     decoded = read(writer, payloads)
     inputs: list[str | bytes | pa.Array] = []
     for field, source in zip(reader.fields, sources, strict=True):
@@ -61,13 +63,47 @@ def plan(writer: Record, reader: Record) -> tuple[SchemaText, ...]:
             f"but the columns {', '.join(reader.names) or '(none)'} are wanted of it",
         )
     sources: list[SchemaText] = []
-    for field, found in match_fields(writer.fields, reader.fields):
-        if found is not None:
-            check(found.type, field.type, field.name)
-            sources.append(found.name)
-        elif (default := default_bytes(field)) is not None:
-            sources.append(default)
+    problems: list[ResolutionError] = []
+    for field in reader.fields:
+        try:
+            ((_, found),) = match_fields(writer.fields, (field,))
+            if found is not None:
+                check(found.type, field.type, field.name)
+                sources.append(found.name)
+            elif (default := default_bytes(field)) is not None:
+                sources.append(default)
+        except ResolutionError as error:
+            problems.append(error)
+    if problems:
+        raise ResolutionError(problems[0].field, "; ".join(map(str, problems)))
     return tuple(sources)
+
+
+@lru_cache(maxsize=256)
+def _as_read(writer: Record, reader: Record, sources: tuple[SchemaText, ...]) -> Record:
+    """The writer's record, whose dates and times are bare numbers where numbers are wanted: none is out of range."""
+    wanted = {source: field.type for field, source in zip(reader.fields, sources, strict=True)}
+    fields = (replace(field, type=_bare(field.type, wanted.get(field.name))) for field in writer.fields)
+    return replace(writer, fields=tuple(fields))
+
+
+def _bare(source: Type, wanted: Type | None) -> Type:
+    if wanted is None:
+        return source
+    match source.kind, wanted.kind:
+        case "int" | "long", "int" | "long":
+            return source if wanted.logical is not None else replace(source, logical=None)
+        case ("array", "array") | ("map", "map"):
+            return replace(source, items=_bare(source.element, wanted.element))
+        case "record", "record":
+            inner = {
+                origin.name: field.type
+                for field, origin in match_fields(source.fields, wanted.fields)
+                if origin is not None
+            }
+            fields = tuple(replace(each, type=_bare(each.type, inner.get(each.name))) for each in source.fields)
+            return replace(source, fields=fields)
+    return source
 
 
 @lru_cache(maxsize=1024)

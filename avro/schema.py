@@ -126,6 +126,11 @@ class Record:
             fields=tuple(replace(column, name=mapping.get(column.name, column.name)) for column in self.fields),
         )
 
+    @property
+    def plain(self) -> Record:
+        """The same columns without what a writer says of their values (`Type.says`)."""
+        return replace(self, fields=tuple(replace(column, type=column.type.plain) for column in self.fields))
+
     def nullable(self) -> Record:
         """The same columns, all of them nullable; those that become so get the default NULL."""
         return replace(

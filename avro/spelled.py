@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
@@ -21,6 +21,9 @@ from rowkind.avro.time_text import PER_SECOND, days_of, moment_of, units_of
 from rowkind.avro.type import Type
 
 _DIGITS = Context(prec=100)
+
+_MOST_SCALE = 1_000
+"""More digits or a higher scale than any database has: computed with, they would take memory without end."""
 
 _FIRST_DAY = -719_162
 """The first of January of the year 1."""
@@ -49,13 +52,13 @@ def spelled(type_: Type, value: Any) -> Any:
         case "date" if type(value) is date:
             return value
         case "time-millis" | "time-micros" if isinstance(value, time):
-            return value
+            return _in_utc(value)
         case "decimal":
             return _decimal(type_, value)
         case "date":
             return _within(type_, value, parsed(value, days_of, "a date such as 2026-01-31"))
         case "time-millis" | "time-micros":
-            return parsed(value, time.fromisoformat, "a time such as 12:30:00")
+            return _in_utc(parsed(value, time.fromisoformat, "a time such as 12:30:00"))
         case _:
             return _timestamp(type_, value)
 
@@ -73,6 +76,13 @@ def _decimal(type_: Type, value: Any) -> Decimal:
                 return exact
     remedy = ": round it, or give it as text or decimal.Decimal" if isinstance(value, float) else ""
     raise ValueProblem(f"{shown(value)} is not {type_.sql}{remedy}")
+
+
+def _in_utc(value: time) -> time:
+    """A time of day; one with a zone is in UTC, of whichever day."""
+    if value.tzinfo is None:
+        return value
+    return datetime.combine(datetime(2000, 1, 2, tzinfo=UTC), value).astimezone(UTC).time()
 
 
 def unit_of(type_: Type) -> int:
@@ -143,4 +153,7 @@ def spelled_alike(type_: Type, texts: pa.StringArray) -> pa.Array | None:
 
 def scaled(scale: int, value: bytes) -> Decimal:
     """A decimal of Debezium's that brings its scale with it: big-endian two's complement."""
-    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, context=_DIGITS)
+    number = int.from_bytes(value, "big", signed=True)
+    if abs(scale) > _MOST_SCALE or len(value) > _MOST_SCALE:
+        raise ValueProblem(f"a decimal of {len(value)} bytes and scale {scale} is too long to be a number here")
+    return Decimal(number).scaleb(-scale, context=_DIGITS)

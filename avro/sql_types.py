@@ -141,6 +141,8 @@ class _Parser:
             return self.map(name)
         if word in {"STRUCT", "ROW"}:
             return self.struct(name)
+        if word == "INTERVAL":
+            raise self.error("a column cannot be an INTERVAL: declare BIGINT for Debezium's durations, STRING for text")
         raise self.error(f"{word} is not known")
 
     def precision(self, default: int) -> int:

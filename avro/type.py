@@ -4,7 +4,7 @@ A `Type` is a self-contained tree: named Avro types are written out wherever the
 contains itself is named again inside (`kind` "reference"). Read from JSON and written back, schemas keep what decides
 the bytes and what schema resolution needs: names, aliases, defaults, the order of union branches. Documentation and
 unknown attributes are dropped, and so is a logical type that does not fit its base type. Where there is none, Connect's
-`connect.name` may say what it would be.
+`connect.name` may say what it would be; that name is kept, as it may also say what no logical type does.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ TypeKind = Literal[
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
 _MOST_NODES = 20_000
+_MOST_DIGITS = 76
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Type:
     - `logical` is set only where it fits: decimal, date, time-*, timestamp-*, local-timestamp-*, uuid, duration.
     - `precision`, `scale` belong to decimals, `size` to fixed, `symbols` and `default` to enums, `items` to arrays and
       maps (the values), `fields` to records, `branches` to unions, `name` to named types.
+    - `says`: what a writer's schema says of a value besides its Avro type: a name of Connect's or Debezium's
+      (`connect.name`), "big-decimal", or the unit of a number (`avro.ticks`). It does not change the bytes.
     """
 
     kind: TypeKind
@@ -65,6 +68,7 @@ class Type:
     items: Type | None = None
     fields: tuple[Field, ...] = ()
     branches: tuple[Type, ...] = ()
+    says: str = ""
 
     @classmethod
     def of(cls, text: str, name: str = "Row") -> Type:
@@ -168,6 +172,17 @@ class Type:
         inner = [self.items] if self.items else [field.type for field in self.fields] or list(self.branches)
         for item in inner:
             yield from item.walk()
+
+    @property
+    def plain(self) -> Type:
+        """The type without what a writer says of its values."""
+        return replace(
+            self,
+            says="",
+            items=None if self.items is None else self.items.plain,
+            fields=tuple(replace(field, type=field.type.plain) for field in self.fields),
+            branches=tuple(branch.plain for branch in self.branches),
+        )
 
     def same_value(self, other: Type) -> bool:
         """Whether the bytes of every value of one are the bytes of the same value of the other; names do not matter."""
@@ -288,11 +303,15 @@ def _entry(schema: dict[str, Any], name: str) -> Any:
 
 
 def _with_logical(base: Type, schema: dict[str, Any]) -> Type:
-    logical = schema.get("logicalType", CONNECT_LOGICAL.get(str(schema.get("connect.name"))))
+    named = str(schema.get("connect.name", ""))
+    logical = schema.get("logicalType", CONNECT_LOGICAL.get(named))
+    base = replace(base, says=named or ("big-decimal" if logical == "big-decimal" and base.kind == "bytes" else ""))
     if logical == "decimal" and base.kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision", 0), schema.get("scale", 0)
-        if isinstance(precision, int) and isinstance(scale, int) and 0 < precision <= 76 and 0 <= scale <= precision:
-            return replace(base, logical=logical, precision=precision, scale=scale)
+        if isinstance(precision, int) and isinstance(scale, int) and precision > 0 and 0 <= scale <= precision:
+            # More digits than Arrow has are checked value by value.
+            digits = min(precision, _MOST_DIGITS)
+            return replace(base, logical=logical, precision=digits, scale=scale) if scale <= digits else base
     if (
         LOGICAL_BASE.get(str(logical)) == base.kind
         or (logical == "uuid" and (base.kind == "string" or base.size == 16))
@@ -321,6 +340,8 @@ class SchemaWriter:
         logical: dict[str, Any] = {"logicalType": type_.logical} if type_.logical else {}
         if type_.logical == "decimal":
             logical |= {"precision": type_.precision, "scale": type_.scale}
+        if type_.says:
+            logical |= {"logicalType": type_.says} if type_.says == "big-decimal" else {"connect.name": type_.says}
         match type_.kind:
             case "array":
                 return {"type": "array", "items": self.type(type_.element, namespace)}

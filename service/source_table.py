@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from rowkind.avro.schema import Record
+from rowkind.avro.ticks import TimeUnit
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.expression import Expression
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 
 TopicFormat = Literal["avro", "plain_avro", "json"]
+KeyFormatName = Literal["string", "long", "json", "avro"]
 OnExpire = Literal["forget", "retract"]
 """What becomes of a row whose TTL is over: it is forgotten without a word, or taken back with what is made of it."""
 
@@ -67,6 +69,10 @@ class SourceTable:
       key, the others NULL.
     - `ttl_ms`: the table's own, None for the job's. `on_expire`: what becomes of a row then; None for the job's.
     - `watermark`: until when its rows may still come; None where nobody knows.
+    - `key_format`: that of keys where it is another one than that of values.
+    - `units`: of columns that are dates, times or timestamps, the unit of numbers that do not say their own.
+    - `record`: the full name of the record type of its rows, where the job names it; records of others are left out.
+    - `known_as`: the name of that type where the registry has it; records of others are refused.
     - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
       its -U, and that the changes of one key come in their order.
     """
@@ -85,6 +91,10 @@ class SourceTable:
     debezium: bool = False
     written: Record | None = None
     watermark: Watermark | None = None
+    key_format: KeyFormatName | None = None
+    units: tuple[tuple[str, TimeUnit], ...] = ()
+    record: str | None = None
+    known_as: str | None = None
 
     @property
     def replaces(self) -> bool:
@@ -105,3 +115,43 @@ class SourceTable:
     def key(self) -> Record:
         """The primary key's columns: in upsert mode the Kafka key is resolved to them."""
         return self.declared.select(self.primary_key)
+
+    def leaves_out(self, writer: Record) -> bool:
+        """Whether records of this type are none of the table's, as the job says."""
+        return self.record is not None and not _same_name(writer.name, self.record)
+
+    def stranger(self, writer: Record) -> str | None:
+        """Why a record of this type is none of the table's rows; None where it is one."""
+        if self.record is not None:
+            return None
+        if self.known_as is not None:
+            if _same_name(writer.name, self.known_as):
+                return None
+            return f"it is a record of type {writer.name!r}, and table {self.table} has {self.known_as!r}. {_ONE_TYPE}"
+        own = self._columns(frozenset())
+        if own & {*writer.names} and (
+            self._columns(self.primary_key) & {*writer.names} or {*writer.names} <= own or own <= {*self.primary_key}
+        ):
+            return None
+        rest = ", besides the key" if own & {*writer.names} else ""
+        return (
+            f"it is a record of type {writer.name!r} with {', '.join(writer.names) or 'no fields'}, and has no column "
+            f"of table {self.table} (type {self.declared.name!r}){rest}: {', '.join(self.declared.names)}. {_ONE_TYPE}"
+        )
+
+    def _columns(self, without: Collection[str]) -> set[str]:
+        fields = [field for field in self.declared.fields if field.name not in without]
+        return {name for field in fields for name in (field.name, *field.aliases)}
+
+
+_ONE_TYPE = (
+    "If the topic holds several record types, name the table's, as `record: com.example.Order`: the others are then "
+    "left out"
+)
+
+
+def _same_name(one: str, other: str) -> bool:
+    """Whether two names of record types are the same, as far as both say their namespace."""
+    if "." in one and "." in other:
+        return one == other
+    return one.rpartition(".")[2] == other.rpartition(".")[2]

@@ -22,10 +22,10 @@ from rowkind.service.kafka.clients import producer_settings, servers
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import translate
 from rowkind.service.kafka.outgoing import push
-from rowkind.service.kafka.topics import register
-from rowkind.service.kafka.written import AsJson, AsPlainAvro, Forms
+from rowkind.service.kafka.topics import register_schema
+from rowkind.service.kafka.written import AsAvro, AsJson, AsLong, AsPlainAvro, AsText, Forms, Written
 from rowkind.service.row_kind import spellings
-from rowkind.service.source_table import SourceTable
+from rowkind.service.source_table import KeyFormatName, SourceTable, TopicFormat
 
 _AT_ONCE = 1_000
 _KINDS: Mapping[str, tuple[str, ...]] = {
@@ -49,7 +49,7 @@ class Producer:
         self._of = writable_topic(job, table)
         self._record = as_written(job, table)
         Cluster(job.brokers).topics([self._of.topic])
-        self._forms = _forms(job, self._of, self._record)
+        self._forms = forms(job, self._of, self._record)
         self._headers = [[(self._of.row_kind.header, word)] for word in spellings(self._of.row_kind.values)]
         self._servers = servers(job.brokers)
         self._waiting: list[tuple[RowKind, dict[str, Any]]] = []
@@ -128,12 +128,22 @@ class Producer:
         return translate(error, self._servers, f"writing to topic {self._of.topic}")
 
 
-def _forms(job: Job, of: SourceTable, record: Record) -> Forms:
+def forms(job: Job, of: SourceTable, record: Record) -> Forms:
+    """How values and keys are written, so that the table reads them."""
     key = of.key if of.primary_key else None
-    match of.format:
+    value = _form(job, of.topic, record, of.format, "value")
+    return Forms(value, None if key is None else _form(job, of.topic, key, of.key_format or of.format, "key"))
+
+
+def _form(job: Job, topic: str, record: Record, format_: TopicFormat | KeyFormatName, what: str) -> Written:
+    match format_:
         case "avro":
-            return register(open_registry(job), of.topic, record, key)
+            return AsAvro(register_schema(open_registry(job), f"{topic}-{what}", record))
         case "plain_avro":
-            return Forms(AsPlainAvro(), None if key is None else AsPlainAvro())
+            return AsPlainAvro()
         case "json":
-            return Forms(AsJson(record), None if key is None else AsJson(key))
+            return AsJson(record)
+        case "string":
+            return AsText(record)
+        case "long":
+            return AsLong(record)

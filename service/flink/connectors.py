@@ -63,13 +63,15 @@ class Endpoints:
 class TableTopic:
     """A table's topic as Flink has it: its format here and the mode of its changes.
 
-    The mode is one of a job's tables, or `changes` for a sink that takes every change of any query.
+    The mode is one of a job's tables, or `changes` for a sink that takes every change of any query. `key_format` is
+    that of keys where it is another one.
     """
 
     name: str
     format: str
     mode: str
     exact: bool
+    key_format: str | None = None
 
 
 def length_of_time(option: FlinkOption, name: str) -> str | None:
@@ -111,8 +113,22 @@ def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
         mode = "upsert"
     if "changelog.mode" in options:
         mode = options["changelog.mode"].value
-    _check(script, table, name, sink=sink)
-    return TableTopic(topic, name, mode, enveloped and not table.primary_key)
+    key_format = None if sink else _key_format(table, name)
+    _check(script, table, name, key_format, sink=sink)
+    return TableTopic(topic, name, mode, enveloped and not table.primary_key, key_format)
+
+
+def _key_format(table: CreateTable, format_: str) -> str | None:
+    """How the keys of a source are written where that is not as its values are, and is known here."""
+    key = table.options.get("key.format")
+    if key is None or not table.primary_key:
+        return None
+    known = {"json": "json", "avro-confluent": "avro"}.get(key.value)
+    if key.value == "raw" and len(table.primary_key) == 1:
+        of = str(table.record.get(table.primary_key[0], "")).removesuffix(" NOT NULL")
+        # Text without quotes is a key of JSON anyway.
+        known = "long" if of == "BIGINT" else "string" if of == "STRING" and format_ != "json" else None
+    return known if known != format_ else None
 
 
 def _elsewhere(script: Script, table: CreateTable, connector: FlinkOption, topic: str, *, sink: bool) -> TableTopic:
@@ -130,7 +146,7 @@ def _elsewhere(script: Script, table: CreateTable, connector: FlinkOption, topic
     return TableTopic(topic, "json", mode, exact=cdc and not table.primary_key)
 
 
-def _check(script: Script, table: CreateTable, format_: str, *, sink: bool) -> None:
+def _check(script: Script, table: CreateTable, format_: str, key_format: str | None, *, sink: bool) -> None:
     """Note the options that mean something and are not carried over."""
     options = table.options
     for name, option in options.items():
@@ -148,8 +164,8 @@ def _check(script: Script, table: CreateTable, format_: str, *, sink: bool) -> N
         )  # fmt: skip
         script.note(include.at, f"{table.name}: {text}", lost=not sink)
     key, value = options.get("key.format"), options.get("value.format")
-    texts = format_ == "json" and key is not None and key.value == "raw"
-    if key is not None and value is not None and key.value != value.value and not texts:
+    known = key_format is not None or (format_ == "json" and key is not None and key.value == "raw")
+    if key is not None and value is not None and key.value != value.value and not known:
         text = f"{table.name}: the key is {value.value} here, as the value is, and not {key.value}"
         script.note(key.at, text)
 

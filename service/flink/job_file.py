@@ -226,6 +226,8 @@ class _Import:
         made["mode"] = topic.mode
         if topic.exact:
             made["exact"] = True
+        if topic.key_format is not None:
+            made["key.format"] = topic.key_format
         if table.primary_key:
             made["primary_key"] = list(table.primary_key)
         elif topic.mode == "upsert":

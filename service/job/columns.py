@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rowkind.avro.errors import AvroError, RegistryUnreachableError
 from rowkind.avro.schema import Record
+from rowkind.avro.ticks import ticks
 from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.model import Job
 
@@ -17,7 +18,7 @@ def declared(job: Job, table: str) -> Record:
         JobError, RegistryUnreachableError: Each with a message for the user.
     """
     of = job.tables[table]
-    record = as_written(job, table)
+    record = as_written(job, table).plain
     for column in of.primary_key:
         if column not in record.names:
             raise _error(
@@ -28,6 +29,11 @@ def declared(job: Job, table: str) -> Record:
             )
         if not record.type(column).orderable:
             raise _error(job, table, "primary_key", f"{column!r} is {record.type(column).sql}, which cannot be a key")
+    for column in of.units:
+        _check_unit(job, table, record, column)
+    if of.key_format == "long" and record.type(of.primary_key[0]).sql != "BIGINT":
+        of_key = f"{of.primary_key[0]!r} is {record.type(of.primary_key[0]).sql}"
+        raise _error(job, table, "key.format", f"`key.format: long` is a BIGINT, but {of_key}")
     return replace(
         record,
         fields=tuple(
@@ -35,6 +41,21 @@ def declared(job: Job, table: str) -> Record:
             for field in record.fields
         ),
     )
+
+
+def _check_unit(job: Job, table: str, record: Record, column: str) -> None:
+    """Raise JobError for a unit of a column that is not there, or that is no date or time."""
+    unit = job.tables[table].units[column]
+    if column not in record.names:
+        there = ", ".join(record.names)
+        raise _error(job, table, "units", f"`units` names {column!r}, which is not among the columns {there}")
+    type_ = record.type(column)
+    counts = ticks(type_)
+    if counts is None:
+        raise _error(job, table, "units", f"{column!r} is {type_.sql}: only a DATE, TIME or TIMESTAMP has a unit")
+    if (counts.of == "date") != (unit == "days"):
+        expected = "days" if counts.of == "date" else "seconds, millis, micros or nanos"
+        raise _error(job, table, "units", f"{column!r} is {type_.sql}, whose unit is {expected}, and not {unit}")
 
 
 def as_written(job: Job, table: str) -> Record:

@@ -334,7 +334,7 @@ class Job(Section):
             "checkpoint": (self.checkpoint, "the folder that keeps offsets and state"),
         }
         formats = [each.format for each in self.tables.values()] + [each.format for each in self.sinks.values()]
-        if "avro" in formats:
+        if "avro" in formats + [each.key_format for each in self.tables.values()]:
             wanted["registry"] = self.registry, "where schemas are, as `{url: …}` or `{folder: …}`"
         missing = [f"{name} is missing: {what}" for name, (value, what) in wanted.items() if value is None]
         if missing:

@@ -10,11 +10,12 @@ from pydantic import Field, field_validator, model_validator
 
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Record
+from rowkind.avro.ticks import TimeUnit
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job import duration
 from rowkind.service.job.fields import ColumnNames, Duration, LengthOfTime, Moment, Section, TopicName, either
 from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
-from rowkind.service.source_table import OnExpire, Start, TopicFormat
+from rowkind.service.source_table import KeyFormatName, OnExpire, Start, TopicFormat
 
 _MOST_DIGITS = 38
 """Of a decimal, as in Spark and Flink: more can be handed on, but not be computed with or compared."""
@@ -206,6 +207,18 @@ class Table(Section):
     schema_file: str | None = Field(default=None, alias="schema")
     """A file with its Avro schema in place of `columns`, seen from the job file."""
 
+    units: dict[str, TimeUnit] = Field(default_factory=dict)
+    """The unit of numbers in columns that are dates, times or timestamps, column to unit, where the topic does not say
+    it: `{day: days, at: millis}`. A date has `days`, the others `seconds`, `millis`, `micros` or `nanos`."""
+
+    record: str | None = None
+    """The full name of the table's record type, such as `com.example.Order`, where the topic has several: records of
+    other types are left out."""
+
+    key_format: KeyFormatName | None = Field(default=None, alias="key.format")
+    """How keys are written, if not as values are: `string`, the text without quotes; `long`, 8 bytes; `json`; or `avro`
+    with the registry's number in front. Keys are read where a value is null."""
+
     primary_key: ColumnNames = ()
     """The columns by which a row is replaced or taken back. They are NOT NULL."""
 
@@ -255,6 +268,15 @@ class Table(Section):
                     )
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _nested(cls, value: Any) -> Any:
+        """`key: {format: …}` is `key.format: …`, as in the SQL of others."""
+        if isinstance(value, dict) and isinstance(key := value.get("key"), dict) and [*key] == ["format"]:
+            rest = {name: each for name, each in value.items() if name != "key"}
+            return {"key.format": key["format"], **rest}
+        return value
+
     @model_validator(mode="after")
     def _whole(self) -> Table:
         if self.columns is not None and self.schema_file is not None:
@@ -266,6 +288,15 @@ class Table(Section):
             raise ValueError(f"`exact` is said of a retract table; this one is {self.mode}")
         if self.format != "avro" and self.columns is None and self.schema_file is None:
             raise ValueError(f"`format: {self.format}` needs `columns` or a `schema`: no registry says what it holds")
+        if self.record is not None and self.format == "plain_avro":
+            raise ValueError(
+                "`record` tells record types apart by their names, which `format: plain_avro` does not have"
+            )
+        if self.key_format in ("string", "long") and len(self.primary_key) != 1:
+            raise ValueError(
+                f"`key.format: {self.key_format}` is a key of one column, but the primary key has "
+                f"{len(self.primary_key)}: {', '.join(self.primary_key) or 'none'}"
+            )
         for column in self.primary_key:
             if self.columns is not None and column not in self.columns:
                 raise ValueError(

@@ -17,7 +17,7 @@ from rowkind.avro.buffers import validity
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Indices, Int8s
 from rowkind.service.kafka.faults import Faults
-from rowkind.service.kafka.formats import Envelopes
+from rowkind.service.kafka.value_format import Envelopes
 
 _OPERATIONS = ("c", "r", "u", "d")
 _NO_AFTER = "it does not say what the row is now: `after` is missing"

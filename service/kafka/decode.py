@@ -8,7 +8,7 @@ upsert topic. A row on which an expression of the query fails may become one too
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
@@ -29,9 +29,11 @@ from rowkind.service.kafka.dead_letter import EXPRESSION, DeadLetter
 from rowkind.service.kafka.debezium import turns
 from rowkind.service.kafka.errors import UndecodableRowError
 from rowkind.service.kafka.faults import Faults
-from rowkind.service.kafka.formats import Raw, format_of, scatter
+from rowkind.service.kafka.formats import format_of, key_format_of
 from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.record import Records
+from rowkind.service.kafka.unavailable import unavailable
+from rowkind.service.kafka.value_format import Raw, scatter
 from rowkind.service.metrics import sample
 from rowkind.service.physical import PhysicalScan
 
@@ -59,12 +61,19 @@ class Decoder:
         self._promises = promises
         self._reader = scan.calc.input
         self._format = format_of(scan.source, registry)
+        self._keys_format = key_format_of(scan.source, registry)
         self._deleted = _deleted_row(scan)
 
     def decode(self, records: Records) -> DecodedRecords:
         """The rows of `records` in their order, and a dead letter for each record that is none."""
         faults = Faults(len(records))
-        kind, of, payload = (self._envelopes if self._scan.source.debezium else self._values)(records, faults)
+        seen, source = records, self._scan.source
+        if source.debezium or source.mode == "upsert":
+            # Only here: a dead letter has its record as it was.
+            seen = replace(records, value=self._format.without_nothing(records.value))
+        kind, of, payload = (self._envelopes if source.debezium else self._values)(seen, faults)
+        for row, reason in unavailable(self._reader, payload).items():
+            faults.add(int(of[row]), "value", reason)
         rows = Rows(kind, ArrivalNumber.pack(records.offset, records.partition)[of], payload)
         broken = self._nulls(records, faults.nulls)
         letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
@@ -172,7 +181,7 @@ class Decoder:
         headers = [list(_headers(records, row)) for row in at.tolist()]
         schemas = _schema_headers(headers, framing.KEY_HEADER)
         raw = Raw(records.key.take(pa.array(at)), at, "key", schemas)
-        return self._format.rows(raw, self._scan.source.key, faults)
+        return self._keys_format.rows(raw, self._scan.source.key, faults)
 
     def _letter(self, records: Records, at: int, stage: str, reason: str) -> DeadLetter:
         error = self._error(records, at, reason)

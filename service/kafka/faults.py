@@ -12,7 +12,7 @@ from rowkind.operators.columns.changes import Indices
 class Faults:
     """What is wrong with some records: the stage at which each failed, and the reason, the first one that was found.
 
-    `nulls` are those with a NULL in a column that has none.
+    `nulls` are those with a NULL in a column that has none. A record that is left out is bad without a reason.
     """
 
     def __init__(self, count: int) -> None:
@@ -30,6 +30,10 @@ class Faults:
         """Some records for one reason."""
         for at in where.tolist():
             self.add(at, stage, reason)
+
+    def leave_out(self, where: Indices) -> None:
+        """Records that the table does not take, and that are no mistake."""
+        self.bad[where] = True
 
     def add_decoded(self, where: Indices, stage: str, decoded: Decoded) -> None:
         """What decoding has found in these records."""

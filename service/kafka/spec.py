@@ -74,7 +74,9 @@ class SourceSpec:
     @property
     def whole(self) -> bool:
         """Whether all of a record is read: it may become a dead letter, or its key may say what is deleted."""
-        if any(each.scan.source.debezium for each in self.scans):
+        sources = [each.scan.source for each in self.scans]
+        # The key of a delete is in the record's key, and a null value may be spelled out in JSON.
+        if any(each.debezium or (each.format == "json" and each.mode == "upsert") for each in sources):
             return True
         policies = {way.calc.on_error for each in self.scans for way in each.exits}
         return self.tolerate or bool(self.excused) or bool(policies - {"fail"})

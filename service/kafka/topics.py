@@ -215,12 +215,13 @@ def register(registry: Registry, topic: str, value: Record, key: Record | None) 
     read rows of the new one too. Raises UnfitSubjectError if not, or a RegistryError.
     """
     return Forms(
-        AsAvro(_register(registry, f"{topic}-value", value)),
-        None if key is None else AsAvro(_register(registry, f"{topic}-key", key)),
+        AsAvro(register_schema(registry, f"{topic}-value", value)),
+        None if key is None else AsAvro(register_schema(registry, f"{topic}-key", key)),
     )
 
 
-def _register(registry: Registry, subject: str, record: Record) -> int:
+def register_schema(registry: Registry, subject: str, record: Record) -> int:
+    """The id of a schema under its subject, as `register`."""
     try:
         present = registry.latest(subject)
     except UnknownSubjectError:

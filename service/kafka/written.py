@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -45,7 +46,32 @@ class AsPlainAvro:
         return payloads
 
 
-Written = AsAvro | AsPlainAvro | AsJson
+@dataclass(frozen=True)
+class AsText:
+    """The one column as text without quotes, as kcat and ksqlDB write keys."""
+
+    record: Record
+
+    def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
+        """The bytes of each row."""
+        (name,) = self.record.names
+        values = [row[name] for row in decode(self.record, payloads)]
+        return binary([(each if isinstance(each, str) else json.dumps(each)).encode() for each in values])
+
+
+@dataclass(frozen=True)
+class AsLong:
+    """The one column as 8 bytes, the highest first, as Java's LongSerializer writes keys."""
+
+    record: Record
+
+    def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
+        """The bytes of each row."""
+        (name,) = self.record.names
+        return binary([struct.pack(">q", row[name]) for row in decode(self.record, payloads)])
+
+
+Written = AsAvro | AsPlainAvro | AsJson | AsText | AsLong
 
 
 @dataclass(frozen=True)

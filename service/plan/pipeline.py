@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ from rowkind.service import physical
 from rowkind.service.job.columns import as_written, declared
 from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, Refusal, span
+from rowkind.service.plan.fingerprint import Fingerprint
 from rowkind.service.plan.passes.add_arrival_ids import add_arrival_ids
 from rowkind.service.plan.passes.aggregate_panes import aggregate_panes
 from rowkind.service.plan.passes.allow_late import allow_late
@@ -120,14 +121,17 @@ def plan(job: Job, sink: str) -> physical.PhysicalSink:
     return plan_query(job, [sink]).sinks[0]
 
 
-def plan_query(job: Job, sinks: Sequence[str], views: Kept | None = None) -> PlannedQuery:
+def plan_query(
+    job: Job, sinks: Sequence[str], views: Kept | None = None, facts: Mapping[str, Fingerprint] | None = None
+) -> PlannedQuery:
     """The physical plans of sinks that run in one query.
 
-    `views` are those that they share if that is known: a query whose sinks have become fewer keeps what it has.
+    `views` are those that they share if that is known: a query whose sinks have become fewer keeps what it has. `facts`
+    are those of the checkpoints that sinks go on from.
 
     Raises PlanError, and JobError for a table whose columns cannot be known.
     """
-    built = [_told(job, sink, partial(logical, job, sink)) for sink in sinks]
+    built = [replace(_told(job, sink, partial(logical, job, sink)), recorded=(facts or {}).get(sink)) for sink in sinks]
     if views is None:
         views = {name: frozenset() for name in shared_views(built)}
         if views:
@@ -195,6 +199,10 @@ def source_table(job: Job, table: str) -> SourceTable:
         debezium=of.mode == "debezium",
         written=as_written(job, table) if of.format == "plain_avro" else None,
         watermark=_watermark(job, table, columns),
+        key_format=of.key_format,
+        units=tuple(of.units.items()),
+        record=of.record,
+        known_as=columns.name if of.columns is None and of.schema_file is None else None,
     )
 
 

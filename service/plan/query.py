@@ -34,7 +34,8 @@ class SkewHint:
 class Query:
     """What the passes hand on: the tree, whose root is the SELECT list, where it comes from and where it goes.
 
-    `ttl_hints` are the STATE_TTL hints of the query by alias, `skew_hints` those that are called SKEW.
+    `ttl_hints` are the STATE_TTL hints of the query by alias, `skew_hints` those that are called SKEW. `recorded` are
+    the facts of the checkpoint that the plan is to go on from (`service.plan.fingerprint`), None for none.
     """
 
     job: Job
@@ -44,6 +45,7 @@ class Query:
     ttl_hints: Mapping[str, TtlHint]
     skew_hints: Mapping[str, SkewHint]
     select: exp.Expr
+    recorded: Mapping[str, str] | None = None
 
     @property
     def outputs(self) -> Mapping[str, exp.Expr]:

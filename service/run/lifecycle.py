@@ -57,7 +57,7 @@ from rowkind.service.run.streaming import Deployment, register, source
 from rowkind.service.run.supervisor import Running, Supervisor
 from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.run.topics import register as register_schemas
-from rowkind.service.run.upgrade import TWICE, contents, doubled, upgrade
+from rowkind.service.run.upgrade import TWICE, contents, doubled, sinks_of, upgrade
 from rowkind.service.run.writer import Reports
 from rowkind.service.spark.errors import SparkLostError
 from rowkind.service.spark.jvm import java_version
@@ -352,9 +352,12 @@ class _Queries:
 def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents]) -> PlannedQueries:
     """The queries of a job that has been running: those whose checkpoints are there, and maybe one of what is new."""
     same = {name: each.planned_by for name, each in recorded.items()}
-    if not recorded or same == {name: ([sink.name for sink in each.sinks], each.views) for name, each in fresh.items()}:
+    as_fresh = same == {name: ([sink.name for sink in each.sinks], each.views) for name, each in fresh.items()}
+    # A registry may have further columns by now.
+    known = all(each.columns is not None or each.schema_file is not None for each in job.tables.values())
+    if not recorded or (as_fresh and known):
         return fresh
-    return planned(job, same)
+    return planned(job, same, sinks_of(recorded))
 
 
 def _topics(job: Job, of: PlannedQueries, connection: Connection) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, QueriesError
+from rowkind.service.plan.fingerprint import Fingerprint
 from rowkind.service.plan.passes.share_views import Kept
 from rowkind.service.plan.pipeline import PlannedQuery, plan, plan_query
 
@@ -17,15 +18,22 @@ MAIN = "main"
 """The query of a job."""
 
 
-def planned(job: Job, recorded: Mapping[str, tuple[Iterable[str], Kept]] | None = None) -> dict[str, PlannedQuery]:
+def planned(
+    job: Job,
+    recorded: Mapping[str, tuple[Iterable[str], Kept]] | None = None,
+    facts: Mapping[str, Fingerprint] | None = None,
+) -> dict[str, PlannedQuery]:
     """The queries of a job by their names.
 
-    `recorded` are the sinks of the queries whose checkpoints are there, and the views that they share. Raises
-    PlanError or JobError.
+    `recorded` are the sinks of the queries whose checkpoints are there, and the views that they share; `facts` what
+    each of the sinks is. Raises PlanError or JobError.
     """
     before = recorded or {}
     found = queries(job, {name: tuple(sinks) for name, (sinks, _) in before.items()})
-    return {name: plan_query(job, sinks, before[name][1] if name in before else None) for name, sinks in found.items()}
+    return {
+        name: plan_query(job, sinks, before[name][1] if name in before else None, facts)
+        for name, sinks in found.items()
+    }
 
 
 def planned_whole(job: Job) -> dict[str, PlannedQuery]:

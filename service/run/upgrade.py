@@ -95,7 +95,7 @@ def upgrade(job: Job, recorded: Mapping[str, Contents], *, keep: bool = True) ->
     staying = {name: each for name, each in here.items() if each.sinks} if keep else {}
     changes: dict[str, tuple[str, ...]] = {}
     while True:
-        queries = planned(job, {name: each.planned_by for name, each in staying.items()})
+        queries = planned(job, {name: each.planned_by for name, each in staying.items()}, sinks_of(staying))
         found = {
             sink: lines for name, each in staying.items() for sink, lines in changed(job, queries[name], each).items()
         }
@@ -114,6 +114,11 @@ def upgrade(job: Job, recorded: Mapping[str, Contents], *, keep: bool = True) ->
         frozenset(name for name, each in here.items() if name not in staying or each.sinks != staying[name].sinks),
         frozenset(name for name in here if name not in staying and (not keep or here[name].sinks)),
     )
+
+
+def sinks_of(recorded: Mapping[str, Contents]) -> dict[str, Fingerprint]:
+    """The facts of all sinks that checkpoints are of."""
+    return {sink: facts for each in recorded.values() for sink, facts in each.sinks.items()}
 
 
 def _those_in(job: Job, recorded: Contents) -> Mapping[str, Fingerprint]:

@@ -163,6 +163,30 @@ def test_connector_and_format_say_the_mode_of_a_table(tmp_path: Path, options: s
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "type_", "expected"),
+    [
+        ("raw", "avro-confluent", "STRING", "string"),
+        ("raw", "json", "BIGINT", "long"),
+        ("json", "avro-confluent", "BIGINT", "json"),
+        ("avro-confluent", "json", "BIGINT", "avro"),
+        ("raw", "json", "STRING", None),
+        ("json", "json", "BIGINT", None),
+    ],
+)
+def test_a_key_has_its_own_format(tmp_path: Path, key: str, value: str, *, type_: str, expected: str | None) -> None:
+    """It is carried over to a source where it is not the format of the values."""
+    options = f"'connector' = 'upsert-kafka', 'key.format' = '{key}', 'value.format' = '{value}'"
+    text = f"""CREATE TABLE s (k {type_}, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ({options});
+    CREATE TABLE o (k {type_}, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ({UPSERT});
+    INSERT INTO o SELECT k, v FROM s;"""
+    found = imported("f.sql", text)
+    file = tmp_path / "job.yaml"
+    file.write_text(found.text)
+    assert load(file, {}).tables["s"].key_format == expected
+    assert not any("the key is" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
     ("flink", "spark"),
     [
         ("VARCHAR(10) NOT NULL", "STRING NOT NULL"),

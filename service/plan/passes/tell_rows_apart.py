@@ -9,11 +9,18 @@ these with one that was. So where columns have been pruned, a digest of the whol
 The table is then read whole. It costs a digest and 17 bytes of state for each row, and is not done for a table that is
 said to be `exact`, where every retraction has its row and it does not matter which of two that look alike it takes. It
 does matter where a Normalize keeps the arrival of each row.
+
+A table whose columns come from the registry may have got further ones since the checkpoint was written. Rows are told
+apart by the columns that there were: those that nobody reads must not keep the job from going on, and the rows that it
+keeps have no others.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -36,31 +43,52 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.tree import bottom_up
+from rowkind.service.source_table import SourceTable
 
 
 def tell_rows_apart(query: Query) -> Query:
     """Operators above tables without a key with a digest of each row among what they carry, where they need it."""
-    return replace(query, root=bottom_up(query.root, _visit))
+    return replace(query, root=bottom_up(query.root, partial(_visit, query.recorded)))
 
 
-def _visit(node: LogicalNode) -> LogicalNode:
+_Recorded = Mapping[str, str] | None
+
+
+def _visit(recorded: _Recorded, node: LogicalNode) -> LogicalNode:
     match node:
         case LogicalJoin() | LogicalLookup():
-            return replace(node, left=_side(node.left), right=_side(node.right))
+            return replace(node, left=_side(recorded, node.left), right=_side(recorded, node.right))
         case LogicalNormalize():
-            return replace(node, input=_side(node.input, arrival=node.arrival is not None))
+            return replace(node, input=_side(recorded, node.input, arrival=node.arrival is not None))
         case LogicalRank() | LogicalSession() | LogicalOver() | LogicalTemporalFilter():
-            return replace(node, input=_side(node.input))
+            return replace(node, input=_side(recorded, node.input))
     return node
 
 
-def _side(side: LogicalInput, *, arrival: bool = False) -> LogicalInput:
+def _side(recorded: _Recorded, side: LogicalInput, *, arrival: bool = False) -> LogicalInput:
     scan = bare_scan(side.input)
     if scan is None or scan.source.primary_key or not (scan.source.strays or arrival):
         return side
-    if _carried(side.input, set(side.carried)).issuperset(map(scan.name, scan.source.declared.names)):
+    carried = _carried(side.input, set(side.carried))
+    apart = _apart(recorded, scan.source, {name for name in scan.source.declared.names if scan.name(name) in carried})
+    if carried.issuperset(map(scan.name, apart)):
         return side
-    return replace(side, input=_digested(side.input), carried=(*side.carried, scan.name(ROW_DIGEST)))
+    return replace(side, input=_digested(side.input, apart), carried=(*side.carried, scan.name(ROW_DIGEST)))
+
+
+def _apart(recorded: _Recorded, source: SourceTable, carried: Collection[str]) -> frozenset[str]:
+    """The columns by which rows of a table are told apart: all of them, but for those that have been added since."""
+    declared = frozenset(source.declared.names)
+    if source.known_as is None or recorded is None:
+        return declared
+    scans = [fact.removesuffix(".topic") for fact, topic in recorded.items() if fact.endswith(".topic")]
+    scans = [scan for scan in scans if scan != "sink" and recorded[f"{scan}.topic"] == source.topic]
+    if not scans:
+        return declared
+    digest = next((recorded[f"{scan}.digest"] for scan in scans if f"{scan}.digest" in recorded), None)
+    # Without a digest all columns were carried.
+    there = carried if digest is None else [name for name in declared if re.search(rf"(^|, ){name} [A-Z]", digest)]
+    return declared - {name for name in declared.difference(there) if source.declared.type(name).nullable}
 
 
 def _carried(node: LogicalNode, names: set[str]) -> set[str]:
@@ -75,17 +103,18 @@ def _carried(node: LogicalNode, names: set[str]) -> set[str]:
             return names
 
 
-def _digested(node: LogicalNode) -> LogicalNode:
-    """The filters and projections above a scan, and the scan itself, with the digest."""
+def _digested(node: LogicalNode, apart: Collection[str]) -> LogicalNode:
+    """The filters and projections above a scan, and the scan itself, with the digest of these columns."""
     match node:
         case LogicalFilter():
-            return replace(node, input=_digested(node.input))
+            return replace(node, input=_digested(node.input, apart))
         case LogicalProject():
             scan = bare_scan(node)
             assert scan is not None, "nothing but a scan is digested"
             name = scan.name(ROW_DIGEST)
-            return replace(node, input=_digested(node.input), outputs={**node.outputs, name: resolved(name)})
+            return replace(node, input=_digested(node.input, apart), outputs={**node.outputs, name: resolved(name)})
         case LogicalScan():
-            return replace(node, used=node.source.declared.names, digested=True)
+            used = tuple(each for each in node.source.declared.names if each in apart or each in node.used)
+            return replace(node, used=used, digested=True)
         case _:
             raise AssertionError("nothing but a scan is digested")

@@ -118,7 +118,7 @@ def test_units_digits_and_spellings_are_converted() -> None:
     assert one(narrow, "DECIMAL(10,3)", [decimal.Decimal("-12.3")])[0] == [decimal.Decimal("-12.300")]
     assert one({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "STRING", ["B"])[0] == ["B"]
     assert one({"type": "fixed", "name": "F", "size": 2}, "BINARY", [b"ab"])[0] == [b"ab"]
-    assert one("long", "TIMESTAMP", [0])[0][0].year == 1970
+    assert one({"type": "long", "logicalType": "timestamp-micros"}, "TIMESTAMP_NTZ", [0])[0][0].year == 1970
     assert one("bytes", "STRING", [b"ok", b"\xff"]) == (["ok", None], [False, True]) or True
 
 
@@ -165,6 +165,8 @@ def test_a_plain_key_is_the_one_column_wanted() -> None:
         ({"a": "BIGINT"}, {"a": "INT"}, "a", "declared INT, but the writer's schema has BIGINT"),
         ({"a": "DECIMAL(10,2)"}, {"a": "DECIMAL(10,3)"}, "a", r"declared DECIMAL\(10,3\)"),
         ({"a": "TIMESTAMP(6)"}, {"a": "TIMESTAMP(3)"}, "a", "timestamp-micros"),
+        ({"at": "BIGINT"}, {"at": "TIMESTAMP"}, "at", r"TIMESTAMP_MILLIS\(at\)"),
+        ({"a": "INT", "b": "BIGINT"}, {"a": "DATE", "b": "TIME"}, "a", "(?s)units: {a: days}.*'b' is declared TIME"),
         ({"a": "STRUCT<x: INT>"}, {"a": "STRUCT<x: INT, y: INT NOT NULL>"}, "a.y", "has no field 'a.y'"),
         ({"a": "STRUCT<x: STRING>"}, {"a": "STRUCT<x: INT>"}, "a.x", "column 'a.x' is declared INT"),
     ],

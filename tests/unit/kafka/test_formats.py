@@ -262,10 +262,14 @@ def test_what_debezium_spells_out_is_read(tmp_path: Path) -> None:
         table, FolderRegistry(tmp_path), *((None, avro(schema, each | {"day": "2026-01-05"})) for each in values)
     )
     assert [row for *_, row in shown(found)] == [SHOWN_A | {"name": None}]
-    assert [letter.message for letter in found.letters] == [
-        "field 'placed': its value does not fit the column's type",
-        "field 'amount': its value does not fit the column's type",
-    ]
+    wrong, wide = (letter.message for letter in found.letters)
+    assert wrong == (
+        "field 'placed': its value does not fit the column's type: \"noon\": the writer's schema has STRING "
+        "(io.debezium.time.ZonedTimestamp), and the column is declared TIMESTAMP: declare STRING to take it as it is"
+    )
+    assert wide.startswith("field 'amount': its value does not fit the column's type: ")
+    assert "io.debezium.data.VariableScaleDecimal" in wide
+    assert "DECIMAL(10,2): declare a DECIMAL with more digits" in wide
 
 
 def as_json() -> SourceTable:

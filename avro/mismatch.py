@@ -1,0 +1,104 @@
+"""What to say where a writer's type is not the one that a column is declared with: both types, and what to declare."""
+
+from __future__ import annotations
+
+from rowkind.avro.ticks import UNITS, ticks
+from rowkind.avro.type import Type
+
+_MOST_DIGITS = 38
+_DECLARE = {
+    "big-decimal": "DECIMAL(38,s) with as many digits after the point as the values have",
+    "io.debezium.data.VariableScaleDecimal": "DECIMAL(38,s) with as many digits after the point as the values have",
+    "io.debezium.time.NanoTime": "TIME, or BIGINT for the number of nanoseconds",
+    "io.debezium.time.ZonedTime": "TIME, which is then in UTC, or STRING",
+    "io.debezium.time.IsoTime": "TIME or STRING",
+    "io.debezium.time.ZonedTimestamp": "TIMESTAMP or STRING",
+    "io.debezium.time.IsoTimestamp": "TIMESTAMP_NTZ or STRING",
+    "io.debezium.time.IsoDate": "DATE or STRING",
+    "io.debezium.data.Uuid": "UUID or STRING",
+}
+"""What a column may be declared as, by what the writer says of its values."""
+
+_FUNCTIONS = {
+    "timestamp": "TIMESTAMP_MILLIS({0}), TIMESTAMP_MICROS({0}) or TIMESTAMP_SECONDS({0})",
+    "date": "DATE_ADD(DATE '1970-01-01', {0})",
+}
+
+
+def refusal(path: str, source: Type, target: Type) -> str:
+    """Why no value of a writer's type is read as the declared type of a column."""
+    return (
+        f"column {path!r} is declared {spelled_out(target)}, but the writer's schema has {described(source)}: "
+        f"{remedy(path, source, target)}"
+    )
+
+
+def misfit(source: Type, target: Type) -> str:
+    """The two types behind a value that does not fit, and what to declare to take it as it is."""
+    return (
+        f"the writer's schema has {described(source)}, and the column is declared {spelled_out(target)}"
+        f"{_wider(source, target)}"
+    )
+
+
+def described(type_: Type) -> str:
+    """A writer's type, in SQL and in the writer's own words."""
+    kind = f"{type_.kind} {type_.name}" if type_.name else type_.kind
+    return f"{spelled_out(type_)} ({type_.says or type_.logical or kind})"
+
+
+def spelled_out(type_: Type) -> str:
+    """The SQL type with the digits of its seconds where these are not the usual ones."""
+    sql, unit = type_.sql, (type_.logical or "").rpartition("-")[2]
+    if sql.startswith("TIMESTAMP") and unit != "micros":
+        return f"{sql}({3 if unit == 'millis' else 9})"
+    return sql
+
+
+def remedy(path: str, source: Type, target: Type) -> str:
+    """What to declare where `target` was declared."""
+    wanted = ticks(target)
+    if wanted is not None and source.kind in ("int", "long") and source.logical is None and not _says(source):
+        unit = "days" if wanted.of == "date" else "millis"
+        function = _FUNCTIONS.get(wanted.of, "").format(path)
+        compute = f", and compute the {wanted.of} in SQL, as {function}" if function else ""
+        return (
+            f"the number does not say its unit. Say it of the column in the table's `units`, as "
+            f"`units: {{{path}: {unit}}}`, or declare {source.sql}{compute}"
+        )
+    return f"declare {declare(source)}"
+
+
+def _says(source: Type) -> bool:
+    return bool(source.says) and source.says not in UNITS
+
+
+def declare(source: Type) -> str:
+    """What a column of these values may be declared as."""
+    if (said := _DECLARE.get(source.says) or _DECLARE.get(source.name)) is not None:
+        return said
+    if source.logical == "decimal" and source.precision > _MOST_DIGITS:
+        return f"DECIMAL({_MOST_DIGITS},{min(source.scale, _MOST_DIGITS)})"
+    if source.logical == "duration":
+        return "BINARY, the 12 bytes as they are"
+    if source.logical == "uuid":
+        return "UUID or STRING"
+    if source.logical is not None and source.logical.endswith("-nanos"):
+        return f"{source.sql}, which has microseconds, or {spelled_out(source)}"
+    return spelled_out(source)
+
+
+def _wider(source: Type, target: Type) -> str:
+    """What takes every value of the writer's."""
+    counts = ticks(source)
+    if source.kind == "string":
+        return ": declare STRING to take it as it is"
+    if source.logical == "decimal" or target.logical == "decimal":
+        return f": declare a DECIMAL with more digits, up to {_MOST_DIGITS}"
+    if counts is not None and counts.of == "time":
+        return ": declare BIGINT to take the number as it is, also below 0 and from 24 hours on"
+    if counts is not None and counts.of == "timestamp" and spelled_out(target).endswith("(9)"):
+        return f": declare {target.sql}, which reaches further"
+    if counts is not None:
+        return ": declare BIGINT to take the number as it is"
+    return ""

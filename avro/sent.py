@@ -1,0 +1,124 @@
+"""Values as other systems send them in text and numbers, beyond the ways in which `spelled` takes them from people.
+
+TIMESTAMP_NTZ, DATE     text that ends in Z, as Debezium has times without a zone: isostring, "2026-02-02Z"
+DATE, TIME, TIMESTAMP   numbers in the unit that the table says of the column
+TIMESTAMP               numbers without a unit are milliseconds, of times since 1973 or before 1966: numbers in other
+                        units, such as seconds, days and microseconds, are seldom among these
+DECIMAL                 Debezium's decimals of variable scale, in JSON too
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from rowkind.avro.decode import BOUNDED_TIMES
+from rowkind.avro.mismatch import spelled_out
+from rowkind.avro.spelled import ValueProblem, is_local, scaled, shown, spelled, unit_of
+from rowkind.avro.ticks import UNITS, TimeUnit
+from rowkind.avro.type import Type
+
+_UTC = re.compile(r"(Z|[+-]00:?00)$")
+_LEAST_MILLIS, _MOST_MILLIS = 10**11, 10**13
+"""Milliseconds of the years 1973 to 2286. Of today, seconds and days are less, microseconds and nanoseconds more."""
+
+
+def sent(type_: Type, value: Any, unit: TimeUnit | None = None) -> Any:
+    """A value of one of the types that `spelled` knows, for Arrow. Raises ValueProblem."""
+    number = isinstance(value, int) and not isinstance(value, bool)
+    match type_.logical:
+        case "decimal" if isinstance(value, dict) and value.keys() == {"scale", "value"}:
+            return spelled(type_, _variable(value))
+        case "decimal":
+            return spelled(type_, value)
+        case "date" | "time-millis" | "time-micros" if number:
+            return _counted(type_, value, unit)
+        case "date" if isinstance(value, str):
+            return spelled(type_, value.removesuffix("Z"))
+        case "date" | "time-millis" | "time-micros":
+            return spelled(type_, value)
+        case _ if number:
+            return _counted(type_, value, unit)
+        case _ if isinstance(value, str) and is_local(type_):
+            return _local(type_, value)
+        case _:
+            return spelled(type_, value)
+
+
+def _local(type_: Type, value: str) -> Any:
+    try:
+        return spelled(type_, _UTC.sub("", value) if ":" in value else value)
+    except ValueProblem:
+        raise ValueProblem(
+            f"{shown(value)} is not {spelled_out(type_)}, which is in no zone: declare TIMESTAMP"
+        ) from None
+
+
+def _counted(type_: Type, value: int, unit: TimeUnit | None) -> Any:
+    """A number of units, in that of the type."""
+    if type_.logical == "date" and unit is not None:
+        return _bounded(type_, value, value)
+    if type_.logical == "date" or (unit is None and not _is_timestamp(type_)):
+        example = "days" if type_.logical == "date" else "millis"
+        raise ValueProblem(
+            f"{value} is not {spelled_out(type_)}: the number does not say its unit. Say it of the column in the "
+            f"table's `units`, as `units: {{x: {example}}}`, or declare BIGINT"
+        )
+    if unit is None and value and not _LEAST_MILLIS <= abs(value) < _MOST_MILLIS:
+        raise ValueProblem(
+            f"{value} is not {spelled_out(type_)}: as milliseconds it would be near 1970 or after 2286, so that it "
+            f"seems to have another unit. Say the unit of the column in the table's `units`, as "
+            f"`units: {{x: micros}}`, or declare BIGINT"
+        )
+    found = _bounded(type_, value, value * unit_of(type_) // UNITS[unit or "millis"])
+    return found if _is_timestamp(type_) else (datetime(2000, 1, 1, tzinfo=UTC) + _since(type_, found)).time()
+
+
+def _since(type_: Type, units: int) -> timedelta:
+    return timedelta(microseconds=units * UNITS["micros"] // unit_of(type_))
+
+
+def _is_timestamp(type_: Type) -> bool:
+    return type_.logical is not None and "timestamp" in type_.logical
+
+
+def _bounded(type_: Type, value: int, number: int) -> int:
+    bits = 31 if type_.kind == "int" else 63
+    least, most = BOUNDED_TIMES.get(type_.logical or "", (-(1 << bits), (1 << bits) - 1))
+    if least <= number <= most:
+        return number
+    wide = ": declare BIGINT to take the number as it is"
+    raise ValueProblem(f"{value} is beyond the values of {spelled_out(type_)}{wide}")
+
+
+def _variable(value: dict[str, Any]) -> Decimal:
+    scale, digits = value["scale"], value["value"]
+    if isinstance(scale, int) and isinstance(digits, str):
+        try:
+            return scaled(scale, base64.b64decode(digits, validate=True))
+        except binascii.Error:
+            pass
+    raise ValueProblem(f"{shown(value)} is no decimal: a `scale` and a `value` in base64 were expected")
+
+
+def big_decimal(value: bytes) -> Decimal:
+    """A decimal of Avro's that brings its scale with it: its digits with their length, and the scale."""
+    length, at = _varint(value, 0)
+    if not 0 <= length <= len(value) - at:
+        raise ValueProblem("the decimal ends too early")
+    scale, _ = _varint(value, at + length)
+    return scaled(scale, value[at : at + length])
+
+
+def _varint(value: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while at < len(value) and shift < 64:
+        number |= (value[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if value[at - 1] < 128:
+            return (number >> 1) ^ -(number & 1), at
+    raise ValueProblem("the decimal ends too early")

@@ -1,0 +1,75 @@
+"""What a number stands for that is a date, a time or a timestamp: which of them, and in which unit.
+
+Avro has logical types for some, Debezium has names for others, and of a bare number the table may say the unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from rowkind.avro.schema import Record
+from rowkind.avro.time_text import PER_SECOND
+from rowkind.avro.type import Type
+
+TimeUnit = Literal["days", "seconds", "millis", "micros", "nanos"]
+
+UNITS: Mapping[str, int] = {"days": 0, "seconds": 1, **PER_SECOND}
+"""The units that a table may say of a number, as units per second; a day is none of them."""
+
+_OF = {"date": "date", "time": "time", "timestamp": "timestamp", "local-timestamp": "timestamp"}
+_SAID: Mapping[str, tuple[str, int]] = {"io.debezium.time.NanoTime": ("time", PER_SECOND["nanos"])}
+"""Debezium's numbers for which Avro has no logical type."""
+
+_FINEST_USUAL = PER_SECOND["micros"]
+"""The unit of TIME and TIMESTAMP, the finest that SQL computes with: what is finer is cut off there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """A number of units: a date's since 1970, a time's since midnight, a timestamp's since 1970.
+
+    `per_second` is 0 for days.
+    """
+
+    of: str
+    per_second: int
+
+
+def ticks(type_: Type, wanted: Ticks | None = None) -> Ticks | None:
+    """What numbers of a type count; None for other types. `wanted` is what a number whose unit is said is read as."""
+    if type_.logical is not None:
+        base, _, unit = type_.logical.rpartition("-")
+        if type_.logical == "date":
+            return Ticks("date", 0)
+        return Ticks(_OF[base], PER_SECOND[unit]) if base in _OF else None
+    if type_.says in UNITS and wanted is not None:
+        return Ticks(wanted.of, UNITS[type_.says])
+    return Ticks(*_SAID[type_.says]) if type_.says in _SAID else None
+
+
+def readable(source: Ticks, wanted: Ticks) -> bool:
+    """Whether numbers of `source` are read as `wanted`: digits are cut off only where the usual type has no more."""
+    if source.of != wanted.of or (source.per_second == 0) != (wanted.per_second == 0):
+        return False
+    return source.per_second <= wanted.per_second or wanted.per_second == _FINEST_USUAL
+
+
+@lru_cache(maxsize=256)
+def with_units(writer: Record, units: tuple[tuple[str, TimeUnit], ...]) -> Record:
+    """A writer's record whose bare numbers in these columns are in the units that the table says of them."""
+    said = dict(units)
+    return replace(
+        writer,
+        fields=tuple(
+            replace(field, type=replace(field.type, says=said[field.name])) if _bare(field.type, field.name, said)
+            else field
+            for field in writer.fields
+        ),
+    )  # fmt: skip
+
+
+def _bare(type_: Type, name: str, said: Mapping[str, TimeUnit]) -> bool:
+    return name in said and type_.kind in ("int", "long") and type_.logical is None and not type_.says

@@ -1,0 +1,103 @@
+"""What a format of keys and values does: bytes of records in, packed rows out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.resolve import resolve
+from rowkind.avro.schema import Record
+from rowkind.avro.ticks import with_units
+from rowkind.operators.columns.changes import Indices, binary, concat_binary
+from rowkind.service.kafka.faults import Faults
+from rowkind.service.source_table import SourceTable
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Keys or values of the records at `where`; `schemas` are their headers with the schema's id, null for none."""
+
+    bytes: pa.BinaryArray
+    where: Indices
+    stage: Literal["value", "key"] = "value"
+    schemas: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.bytes)
+
+
+@dataclass(frozen=True)
+class Envelopes:
+    """Of each value: the operation, and the row before and after it, null for none and for bad records."""
+
+    op: Sequence[str | None]
+    before: pa.BinaryArray
+    after: pa.BinaryArray
+
+
+class KeyFormat(ABC):
+    """How keys are read. What is no row is noted among the faults, and has empty bytes."""
+
+    @abstractmethod
+    def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
+        """Keys or values as rows of `reader`."""
+
+
+class ValueFormat(KeyFormat):
+    """How values are read, and keys where the table does not say otherwise."""
+
+    @abstractmethod
+    def envelopes(self, raw: Raw, before: Record, after: Record, faults: Faults) -> Envelopes:
+        """Values as envelopes, with the rows in them under these records."""
+
+    def without_nothing(self, values: pa.BinaryArray) -> pa.BinaryArray:
+        """The values, null where one only says in its format that there is none."""
+        return values
+
+
+KEY_REMEDY = (
+    "If keys have another format than values, say it of the table: `key.format: string`, `long`, `json` or `avro`"
+)
+
+
+def resolved(
+    source: SourceTable, writer: Record, reader: Record, raw: Raw, faults: Faults, *, of: Record | None = None
+) -> pa.BinaryArray:
+    """Rows of a writer's schema as rows of `reader`; empty bytes for those that are of another type or do not fit.
+
+    `of` is the whole of the writer's record, where `writer` is a part of it.
+    """
+    if raw.stage == "value" and not writer.bare:
+        whole = of or writer
+        if source.leaves_out(whole):
+            faults.leave_out(raw.where)
+            return binary([b""] * len(raw))
+        if (reason := source.stranger(whole)) is not None:
+            faults.add_all(raw.where, "schema", reason)
+            return binary([b""] * len(raw))
+    try:
+        rows, decoded = resolve(with_units(writer, source.units), reader, raw.bytes)
+    except SchemaError as error:
+        faults.add_all(raw.where, "schema", str(error))
+        return binary([b""] * len(raw))
+    faults.add_decoded(raw.where, raw.stage, decoded)
+    return rows
+
+
+def scatter(
+    parts: Sequence[pa.BinaryArray], places: Sequence[Indices], length: int, nothing: bytes | None
+) -> pa.BinaryArray:
+    """The parts' values at their places, `nothing` elsewhere."""
+    if len(parts) == 1 and len(places[0]) == length:
+        return parts[0]
+    pool = concat_binary([*parts, pa.array([nothing], pa.binary())])
+    index = np.full(length, len(pool) - 1, np.int64)
+    if places:
+        index[np.concatenate(places)] = np.arange(len(pool) - 1)
+    return pool.take(pa.array(index))

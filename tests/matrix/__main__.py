@@ -1,0 +1,6 @@
+"""`python -m tests.matrix` writes the table of docs/sources.md anew, from what becomes of the values."""
+
+from tests.matrix.page import PAGE, replaced
+
+if __name__ == "__main__":
+    PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

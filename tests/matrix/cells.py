@@ -1,0 +1,114 @@
+"""What becomes of a value that a writer sends, in each format and declared type."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro.json_rows import decode
+from rowkind.avro.registry import FolderRegistry
+from rowkind.avro.schema import Record
+from rowkind.service.kafka.decode import Decoder
+from rowkind.service.kafka.record import Records
+from rowkind.service.physical import PhysicalScan
+from rowkind.service.row_kind import RowKindHeader
+from rowkind.service.source_table import SourceTable
+from tests.kafka.tables import pass_on
+from tests.matrix.avro_types import AVRO, CONNECT
+from tests.matrix.debezium_types import DEBEZIUM
+from tests.matrix.sent import DECLARED, NO_SCHEMA, Right, Sent
+
+Form = Literal["Avro", "JSON with schema", "JSON"]
+FORMS: tuple[Form, ...] = ("Avro", "JSON with schema", "JSON")
+SENT = (*AVRO, *CONNECT, *DEBEZIUM)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value in one format, and what is right of it by declared type."""
+
+    sent: Sent
+    form: Form
+    right: Right
+
+
+def cells() -> Iterator[Cell]:
+    """All values in all formats that they are sent in."""
+    for sent in SENT:
+        if sent.avro is not NO_SCHEMA:
+            yield Cell(sent, "Avro", sent.right)
+        if sent.connect is not NO_SCHEMA:
+            yield Cell(sent, "JSON with schema", sent.right)
+            yield Cell(sent, "JSON", sent.right if sent.plain is None else sent.plain)
+
+
+def without_logical(schema: Any) -> Any:
+    """A schema whose values fastavro writes as they are."""
+    if not isinstance(schema, dict):
+        return schema
+    return {name: each for name, each in schema.items() if name != "logicalType"}
+
+
+@cache
+def _folder() -> str:
+    return tempfile.mkdtemp(prefix="matrix-")
+
+
+def message(cell: Cell) -> tuple[bytes, FolderRegistry]:
+    """A record with the value in column `x`, as its writer's format has it, and a registry that knows its schema."""
+    sent, registry = cell.sent, FolderRegistry(Path(_folder()))
+    if cell.form == "JSON":
+        return json.dumps({"id": 1, "x": sent.json}).encode(), registry
+    if cell.form == "JSON with schema":
+        fields = [{"field": "id", "type": "int64", "optional": False}, {"field": "x", **sent.connect}]
+        schema = {"type": "struct", "fields": fields, "optional": False, "name": "Row"}
+        return json.dumps({"schema": schema, "payload": {"id": 1, "x": sent.json}}).encode(), registry
+
+    def row(of: Any) -> dict[str, Any]:
+        return {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}, {"name": "x", "type": of}]}
+
+    output = io.BytesIO()
+    fastavro.schemaless_writer(
+        output, fastavro.parse_schema(row(without_logical(sent.avro))), {"id": 1, "x": sent.value}
+    )
+    number = registry.register(f"x-{SENT.index(sent)}", Record.parse(row(sent.avro)))
+    return struct.pack(">bI", 0, number) + output.getvalue(), registry
+
+
+def outcomes(cell: Cell) -> dict[str, tuple[Any, str]]:
+    """By declared type the value, as `rowkind` shows it, or why there is none; one of the two is None or empty."""
+    value, registry = message(cell)
+    return {declared: read(value, registry, declared, cell.form) for declared in DECLARED}
+
+
+def read(value: bytes, registry: FolderRegistry, declared: str, form: Form, **more: Any) -> tuple[Any, str]:
+    """A value in a table whose column `x` is declared so."""
+    record = Record.of({"id": "BIGINT NOT NULL", "x": declared})
+    header = RowKindHeader(missing="insert")
+    format_: Literal["avro", "json"] = "avro" if form == "Avro" else "json"
+    source = SourceTable("t", "t", "append", record, (), row_kind=header, format=format_, **more)
+    found = Decoder(PhysicalScan("scan", source, pass_on(record)), registry, tolerate=True).decode(
+        Records(
+            "t",
+            np.zeros(1, np.int64),
+            np.zeros(1, np.int64),
+            pa.array([value], pa.binary()),
+            pa.nulls(1, pa.binary()),
+            None,
+            np.zeros(1, np.int64),
+        )
+    )
+    rows = decode(record, found.rows.payload)
+    assert len(rows) + len(found.letters) == 1, "a record is a row or a dead letter"
+    return (rows[0]["x"], "") if rows else (None, found.letters[0].message)

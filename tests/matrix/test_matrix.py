@@ -1,0 +1,34 @@
+"""Each type of Avro, Kafka Connect and Debezium, in each format, into each declared type."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowkind.avro.mismatch import spelled_out
+from rowkind.avro.type import Type
+from tests.matrix.cells import Cell, cells, outcomes
+from tests.matrix.page import PAGE, replaced
+
+CELLS = [pytest.param(cell, id=f"{cell.form}: {cell.sent.name}") for cell in cells()]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_value_is_right_or_refused_with_what_to_declare(cell: Cell) -> None:
+    """A refusal names the column, both types and a remedy, and nothing becomes NULL or another time in silence."""
+    for declared, (value, reason) in outcomes(cell).items():
+        if declared in cell.right:
+            assert (value, reason) == (cell.right[declared], ""), declared
+            continue
+        assert value is None, f"{declared}: {value!r} was not expected"
+        assert reason, f"{declared}: NULL in silence"
+        assert "'x'" in reason or "x:" in reason, reason
+        assert spelled_out(Type.of(declared)) in reason, reason
+        assert "declare" in reason or "units" in reason, reason
+        if cell.form != "JSON":
+            assert any(word in reason for word in cell.sent.words), reason
+
+
+def test_the_table_of_the_page_is_up_to_date() -> None:
+    """It is what `python -m tests.matrix` writes."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert replaced(page) == page
