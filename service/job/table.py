@@ -211,7 +211,8 @@ class Table(Section):
 
     exact: bool = False
     """A promise of the producer's: every update comes as -U and +U, and every -U and -D takes back a row that was sent.
-    Without it the job keeps the rows of the table wherever somebody depends on that."""
+    Without it the job keeps the rows of the table wherever somebody depends on that. Of a `debezium` table it means
+    that both rows of an envelope are read; its rows are kept all the same: a snapshot may bring them again."""
 
     ttl: Duration | None = None
     """A row that was written so long ago is forgotten: what was made of it stays in the results. If left out, the
@@ -232,10 +233,18 @@ class Table(Section):
 
     @property
     def changelog(self) -> ChangelogMode:
-        """What its changes say. Of Debezium's old rows only the key counts, unless the table is `exact`."""
+        """What its changes say. Of Debezium's old rows only the key is read, unless the table is `exact`."""
         if self.mode == "debezium":
             return "retract" if self.exact else "upsert"
         return self.mode
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a row may be sent again that is there, under its primary key: another snapshot of Debezium's does.
+
+        Such a table is not `exact`, whatever the job says: its rows are kept where somebody depends on old ones.
+        """
+        return self.mode == "debezium" and bool(self.primary_key)
 
     @field_validator("columns")
     @classmethod

@@ -19,9 +19,11 @@ from rowkind.avro import codec, framing
 from rowkind.avro.buffers import validity
 from rowkind.avro.defaults import nothing
 from rowkind.avro.registry import Registry
+from rowkind.avro.same_rows import SameRows
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, concat_binary
+from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.promises import Broken, OnBroken
@@ -29,7 +31,7 @@ from rowkind.service.kafka.dead_letter import EXPRESSION, DeadLetter
 from rowkind.service.kafka.debezium import turns
 from rowkind.service.kafka.errors import UndecodableRowError
 from rowkind.service.kafka.faults import Faults
-from rowkind.service.kafka.formats import Raw, format_of, scatter
+from rowkind.service.kafka.formats import Envelopes, Raw, format_of, scatter
 from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.record import Records
 from rowkind.service.metrics import sample
@@ -93,17 +95,30 @@ class Decoder:
         source, where = self._scan.source, np.flatnonzero(validity(records.value))
         schemas = None if records.headers is None else _schema_headers([records.headers[at] for at in where.tolist()])
         raw = Raw(records.value.take(pa.array(where)), where, schemas=schemas)
-        exact = source.mode == "retract"
-        found = self._format.envelopes(raw, self._reader if exact else source.key, self._reader, faults)
-        each = turns(found, where, faults, exact=exact)
+        whole = source.mode == "retract"
+        found = self._format.envelopes(raw, self._reader if whole else source.key, self._reader, faults)
+        moved = np.zeros(len(where), np.bool_) if whole else self._moved(found)
+        each = turns(found, where, faults, source=source, moved=moved)
         gone = found.before.take(pa.array(each.goes))
-        if not exact:
+        if not whole:
             gone = self._deleted_rows(records, where[each.goes], gone, faults)
         payload = concat_binary([gone, found.after.take(pa.array(each.comes))])
         of = where[np.concatenate([each.goes, each.comes])]
         # Stable: of one record, what goes is before what comes.
         order = np.argsort(of, kind="stable")
         return np.concatenate([each.goes_as, each.comes_as])[order], of[order], payload.take(pa.array(order))
+
+    def _moved(self, found: Envelopes) -> Mask:
+        """The envelopes whose old row has another primary key than the new one."""
+        key, moved = self._scan.source.key, np.zeros(len(found.op), np.bool_)
+        at = np.flatnonzero(validity(found.before) & validity(found.after))
+        # A plan that does not read the key reads no rows.
+        if len(at) and set(key.names) <= set(self._reader.names):
+            same = SameRows(key)
+            old, new = found.before.take(pa.array(at)), found.after.take(pa.array(at))
+            new = codec.read(self._reader, new).assemble(key, key.names)
+            moved[at] = ~equal_bytes(same(old), same(new))
+        return moved
 
     def left_out(self, records: Records, left_out: LeftOut) -> list[DeadLetter]:
         """The dead letters of rows of these records on which an expression failed; of those that come, not that go."""

@@ -190,7 +190,7 @@ def source_table(job: Job, table: str) -> SourceTable:
         on_expire=of.on_expire,
         row_kind=of.row_kind.physical(of.changelog),
         start=of.start.physical(),
-        exact=of.exact,
+        exact=of.exact and not of.repeats,
         format=of.format,
         debezium=of.mode == "debezium",
         written=as_written(job, table) if of.format == "plain_avro" else None,
