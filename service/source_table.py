@@ -69,6 +69,7 @@ class SourceTable:
     - `watermark`: until when its rows may still come; None where nobody knows.
     - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
       its -U, and that the changes of one key come in their order.
+    - `truncates`: a truncation retracts all its rows. It needs a primary key.
     """
 
     table: str
@@ -81,6 +82,7 @@ class SourceTable:
     row_kind: RowKindHeader = DEFAULT_HEADER
     start: Start = Start()
     exact: bool = False
+    truncates: bool = False
     format: TopicFormat = "avro"
     debezium: bool = False
     written: Record | None = None

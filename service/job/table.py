@@ -214,6 +214,10 @@ class Table(Section):
     Without it the job keeps the rows of the table wherever somebody depends on that. Of a `debezium` table it means
     that both rows of an envelope are read; its rows are kept all the same: a snapshot may bring them again."""
 
+    on_truncate: Literal["refuse", "empty"] = "refuse"
+    """What becomes of a `debezium` table when the database truncates it: the event is a dead letter and the rows stay,
+    or all rows are retracted, for which the job keeps them. The connector needs `skipped.operations: none`."""
+
     ttl: Duration | None = None
     """A row that was written so long ago is forgotten: what was made of it stays in the results. If left out, the
     job's."""
@@ -273,6 +277,8 @@ class Table(Section):
             raise ValueError(f"{a} table needs `primary_key`: the columns that a row replaces another one by")
         if self.exact and self.changelog != "retract":
             raise ValueError(f"`exact` is said of a retract table; this one is {self.mode}")
+        if self.on_truncate == "empty" and not self.repeats:
+            raise ValueError("`on_truncate: empty` is for a debezium table with a `primary_key`")
         if self.format != "avro" and self.columns is None and self.schema_file is None:
             raise ValueError(f"`format: {self.format}` needs `columns` or a `schema`: no registry says what it holds")
         for column in self.primary_key:

@@ -4,6 +4,7 @@
     r       a snapshot has read the row `after`, which may have been sent before
     u       the row `before` has become `after`
     d       the row `before` is gone
+    t       the table was truncated: all its rows are gone
 
 A database need not say what a row was before. The key of the old row is enough, and without it the key of the record.
 """
@@ -31,12 +32,13 @@ _NO_BEFORE = (
 
 @dataclass(frozen=True)
 class Turns:
-    """Which envelopes retract a row and which insert one, with the row kind of each."""
+    """Which envelopes retract a row and which insert one, with the row kind of each; and which `empty` the table."""
 
     goes: Indices
     goes_as: Int8s
     comes: Indices
     comes_as: Int8s
+    empty: Indices
 
 
 def turns(found: Envelopes, where: Indices, faults: Faults, *, source: SourceTable, moved: Mask) -> Turns:
@@ -48,8 +50,9 @@ def turns(found: Envelopes, where: Indices, faults: Faults, *, source: SourceTab
     """
     whole = source.mode == "retract"
     op = np.array(found.op, object)
-    for row in np.flatnonzero(~np.isin(op, _OPERATIONS) & ~faults.bad[where]).tolist():
-        faults.add(int(where[row]), "changelog", _refusal(op[row]))
+    truncation = np.isin(op, ("t",)) & source.truncates
+    for row in np.flatnonzero(~np.isin(op, _OPERATIONS) & ~truncation & ~faults.bad[where]).tolist():
+        faults.add(int(where[row]), "changelog", _refusal(op[row], source))
     update = np.isin(op, ("u",))
     new, old = np.isin(op, ("c", "r", "u")), np.isin(op, ("d",)) | (update & (whole | moved))
     faults.add_all(where[new & ~validity(found.after) & ~faults.bad[where]], "changelog", _NO_AFTER)
@@ -60,10 +63,13 @@ def turns(found: Envelopes, where: Indices, faults: Faults, *, source: SourceTab
     goes_as = np.where(update[goes] & whole, RowKind.UPDATE_BEFORE, RowKind.DELETE).astype(np.int8)
     replaces = update[comes] | (not whole) | (np.isin(op[comes], ("r",)) & source.replaces)
     comes_as = np.where(replaces, RowKind.UPDATE_AFTER, RowKind.INSERT).astype(np.int8)
-    return Turns(goes, goes_as, comes, comes_as)
+    return Turns(goes, goes_as, comes, comes_as, np.flatnonzero(truncation & good))
 
 
-def _refusal(op: object) -> str:
+def _refusal(op: object, source: SourceTable) -> str:
     if op == "t":
-        return "the table was truncated, and nobody says of which rows: delete them instead"
-    return f"{op!r} is no operation of Debezium's: expected c, r, u or d"
+        return (
+            f"the table was truncated, and its rows stay: with `on_truncate: empty`, the job empties table "
+            f"{source.table} too"
+        )
+    return f"{op!r} is no operation of Debezium's: expected c, r, u, d or t"

@@ -22,8 +22,9 @@ from rowkind.avro.registry import Registry
 from rowkind.avro.same_rows import SameRows
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, concat_binary
+from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, concat_binary, constant
 from rowkind.operators.columns.grouping import equal_bytes
+from rowkind.service.execute.blocks import rows_by_kind
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.promises import Broken, OnBroken
@@ -102,11 +103,13 @@ class Decoder:
         gone = found.before.take(pa.array(each.goes))
         if not whole:
             gone = self._deleted_rows(records, where[each.goes], gone, faults)
-        payload = concat_binary([gone, found.after.take(pa.array(each.comes))])
-        of = where[np.concatenate([each.goes, each.comes])]
+        empty = constant(b"", len(each.empty))
+        emptied = np.full(len(each.empty), RowKind.TRUNCATION, np.int8)
+        payload = concat_binary([gone, found.after.take(pa.array(each.comes)), empty])
+        of = where[np.concatenate([each.goes, each.comes, each.empty])]
         # Stable: of one record, what goes is before what comes.
         order = np.argsort(of, kind="stable")
-        return np.concatenate([each.goes_as, each.comes_as])[order], of[order], payload.take(pa.array(order))
+        return np.concatenate([each.goes_as, each.comes_as, emptied])[order], of[order], payload.take(pa.array(order))
 
     def _moved(self, found: Envelopes) -> Mask:
         """The envelopes whose old row has another primary key than the new one."""
@@ -227,11 +230,9 @@ class Decoder:
 
     def _count(self, rows: Rows, letters: Sequence[DeadLetter], values: pa.Array) -> dict[str, float]:
         table = self._scan.source.table
-        counts = np.bincount(rows.kind, minlength=len(SYMBOLS))
         counters: dict[str, float] = {
-            sample("rowkind_rows_in_total", table=table, kind=SYMBOLS[kind]): float(count)
-            for kind, count in enumerate(counts)
-            if count
+            sample("rowkind_rows_in_total", table=table, kind=symbol): float(count)
+            for symbol, count in rows_by_kind(rows.kind).items()
         }
         counters[sample("rowkind_bytes_in_total", table=table)] = pc.sum(pc.binary_length(values)).as_py() or 0
         for letter in letters:

@@ -191,6 +191,7 @@ def source_table(job: Job, table: str) -> SourceTable:
         row_kind=of.row_kind.physical(of.changelog),
         start=of.start.physical(),
         exact=of.exact and not of.repeats,
+        truncates=of.on_truncate == "empty",
         format=of.format,
         debezium=of.mode == "debezium",
         written=as_written(job, table) if of.format == "plain_avro" else None,

@@ -22,12 +22,12 @@ from rowkind.service.run.queries import planned
 
 _ROW = re.compile(r"([^:]+):(\d+):(\d+)")
 
-Ranges = Mapping[tuple[str, int], tuple[int, int]]
+HeldOffsets = Mapping[tuple[str, int], tuple[int, int]]
 """The first offset and the end of each partition, by topic and number."""
 
 
 @dataclass(frozen=True)
-class Steps:
+class FallibleSteps:
     """Where rows of a query may fail: its tables and its operators, by their names in messages.
 
     `topics` are those of the records that the rows of a step are made of. `aliases` are the names of scans in a plan.
@@ -64,7 +64,7 @@ def skip(job: Job, rows: Collection[str]) -> list[str]:
         if not there:
             raise SkipError(f"there is no checkpoint of job {job.name} in {job.checkpoint}, so it has not failed yet")
         plans = planned(job, {name: each.planned_by for name, each in there.items()})
-        steps = {name: Steps.of(plans[name]) for name in there if name in plans}
+        steps = {name: FallibleSteps.of(plans[name]) for name in there if name in plans}
         topics = {topic for of in steps.values() for several in of.topics.values() for topic in several}
         check(rows, list(steps.values()), _ranges(Cluster(job.brokers), topics))
         own = {name: [found for row in rows if (found := _excuse(of, row))] for name, of in steps.items()}
@@ -74,7 +74,7 @@ def skip(job: Job, rows: Collection[str]) -> list[str]:
     return [name for name, excused in own.items() if excused]
 
 
-def check(rows: Collection[str], steps: Sequence[Steps], ranges: Ranges) -> None:
+def check(rows: Collection[str], steps: Sequence[FallibleSteps], ranges: HeldOffsets) -> None:
     """Raise SkipError for the first row whose step, partition or offset does not exist."""
     known = list(dict.fromkeys(name for of in steps for name in of.topics))
     for row in rows:
@@ -94,7 +94,7 @@ def check(rows: Collection[str], steps: Sequence[Steps], ranges: Ranges) -> None
             raise SkipError(f"{row}: there is no record at offset {offset}: {', '.join(held_text)}")
 
 
-def _excuse(steps: Steps, row: str) -> str | None:
+def _excuse(steps: FallibleSteps, row: str) -> str | None:
     """The row under the name that its step has in a query; None if the query has no such step."""
     step, partition, offset = _parsed(row)
     name = steps.aliases.get(step, step)
@@ -108,13 +108,13 @@ def _parsed(row: str) -> tuple[str, int, int]:
     return found[1], int(found[2]), int(found[3])
 
 
-def _ranges(cluster: Cluster, topics: Collection[str]) -> Ranges:
+def _ranges(cluster: Cluster, topics: Collection[str]) -> HeldOffsets:
     partitions = cluster.topics(topics).partitions
     earliest, ends = cluster.earliest(partitions), cluster.ends(partitions)
     return {at: (earliest[at], ends[at]) for at in partitions}
 
 
-def _partitions(ranges: Ranges, topic: str) -> str:
+def _partitions(ranges: HeldOffsets, topic: str) -> str:
     count = sum(name == topic for name, _ in ranges)
     return "only partition 0" if count == 1 else f"the partitions 0 to {count - 1}"
 

@@ -49,6 +49,7 @@ class Topics:
                     "mode": "debezium",
                     "columns": {"id": "BIGINT", "customer": "STRING"},
                     "primary_key": "id",
+                    "on_truncate": "empty",
                 },
                 "payments": table
                 | {
@@ -135,6 +136,10 @@ def test_a_job_needs_no_registry(broker: Broker, tmp_path: Path) -> None:
         reaches({1: {"id": 1, "payments": 1, "paid": "12.50"}, 3: {"id": 3, "payments": 1, "paid": "7.00"}})
         kinds = [(dict(each.headers())["op"], json.loads(each.value())) for each in at.rows("log")]
         assert (b"-D", {"id": 2, "customer": "Blaise", "paid": None}) in kinds
+        at.order("t", 0, None, None)
+        reaches({})
+        at.order("c", 3, None, "Carl", partition=1)
+        reaches({3: {"id": 3, "payments": 1, "paid": "7.00"}})
         at.payment('{"order_id": "three"}')
         ended = running.ended(SLOW)
     assert ended.code == 1, ended.error

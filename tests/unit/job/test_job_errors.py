@@ -271,6 +271,16 @@ TYPES = (
             ),
         ),
         (
+            "primary_key: [order_id]",
+            "on_truncate: empty",
+            "6: tables.orders: `on_truncate: empty` is for a debezium table with a `primary_key`",
+        ),
+        (
+            "primary_key: [order_id]",
+            "on_truncate: clear",
+            "9: tables.orders.on_truncate: 'clear': expected refuse or empty",
+        ),
+        (
             "mode: retract\n    sql:",
             "mode: retract\n    emit: once\n    sql:",
             "13: sinks.result.emit: 'once': expected changes or final",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rowkind.service.plan.errors import PlanError
 from tests.envelopes import DebeziumJob, envelope
 from tests.seeds import seeds
 from tests.trying import folded, inserts
@@ -32,6 +33,9 @@ QUERIES = [
 ]
 
 
+KeyAndValue = tuple[bytes | None, bytes | None]
+
+
 def row(number: int, k: int | None = 1, name: str | None = "a") -> dict[str, Any]:
     """A row of the table."""
     return {"id": number, "k": k, "name": name}
@@ -42,20 +46,20 @@ def key(number: int) -> bytes:
     return json.dumps({"id": number}).encode()
 
 
-def history(rng: random.Random) -> tuple[list[tuple[bytes | None, bytes | None]], list[dict[str, Any]]]:
+def history(rng: random.Random, *, truncated: bool) -> tuple[list[KeyAndValue], list[dict[str, Any]]]:
     """Records as a connector may send them, and the rows of the table after the last one.
 
-    Rows change their primary keys, snapshots are taken again, and events are repeated.
+    Rows change their primary keys, and snapshots are taken again; the table may be `truncated`.
     """
     rows: dict[int, dict[str, Any]] = {}
-    records: list[tuple[bytes | None, bytes | None]] = []
+    records: list[KeyAndValue] = []
 
     def send(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
         records.append((key((after or before or {})["id"]), envelope(op, before, after)))
 
     for _ in range(rng.randrange(3, 25)):
         new = row(rng.randrange(5), rng.choice([1, 2, 3, None]), rng.choice(["a", "b", None]))
-        match rng.randrange(6):
+        match rng.randrange(7):
             case 0:
                 for each in rows.values():
                     send("r", None, each)
@@ -67,6 +71,9 @@ def history(rng: random.Random) -> tuple[list[tuple[bytes | None, bytes | None]]
                 old = rows.pop(rng.choice(sorted(rows)))
                 rows[new["id"]] = new
                 send("u", old, new)
+            case 3 if truncated:
+                rows.clear()
+                records.append((None, envelope("t")))
             case _:
                 old = rows.get(new["id"])
                 rows[new["id"]] = new
@@ -74,16 +81,21 @@ def history(rng: random.Random) -> tuple[list[tuple[bytes | None, bytes | None]]
     return records, list(rows.values())
 
 
-@pytest.mark.parametrize("exact", [False, True])
+SETTINGS: list[Mapping[str, Any]] = [{}, {"exact": True}, {"on_truncate": "empty"}]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize(("sql", "sink"), QUERIES)
-def test_results_are_those_of_the_table(sql: str, sink: Mapping[str, Any], tmp_path: Path, *, exact: bool) -> None:
+def test_results_are_those_of_the_table(
+    sql: str, sink: Mapping[str, Any], settings: Mapping[str, Any], tmp_path: Path
+) -> None:
     """Whatever a connector sends and however it is cut into batches, nothing is doubled and nothing stays."""
     for seed in seeds():
-        records, rows = history(random.Random(f"{sql} {seed}"))
+        records, rows = history(random.Random(f"{sql} {seed}"), truncated="on_truncate" in settings)
         append = {"t": {"mode": "append", "columns": COLUMNS}}
         wanted = sorted(folded(tmp_path, sql, append, inserts("t", rows)), key=str)
         for size in (1, 4, len(records)):
-            job = DebeziumJob(tmp_path, sql, {**TABLE, "exact": exact}, **sink)
+            job = DebeziumJob(tmp_path, sql, {**TABLE, **settings}, **sink)
             assert job.run(records, size) == wanted, (seed, size)
             assert not job.letters
             assert not job.broken
@@ -107,3 +119,41 @@ def test_a_second_snapshot_of_an_exact_table_changes_what_differs(tmp_path: Path
     job.batch((key(1), envelope("r", None, row(1, 6))))
     assert job.rows == [{"n": 3, "s": 16}]
     assert not job.broken
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_truncation_empties_the_table(size: int, tmp_path: Path, *, exact: bool) -> None:
+    """The rows before it are gone, in the same batch too; those after it are there. A TTL changes nothing of that."""
+    settings = {**TABLE, "exact": exact, "on_truncate": "empty", "ttl": "1d"}
+    records = [
+        (key(1), envelope("c", None, row(1))),
+        (key(2), envelope("c", None, row(2))),
+        (None, envelope("t")),
+        (key(2), envelope("c", None, row(2))),
+        (None, envelope("t")),
+        (key(3), envelope("c", None, row(3))),
+        (key(2), envelope("c", None, row(2, 2))),
+    ]
+    for on_expire in ("forget", "retract"):
+        job = DebeziumJob(tmp_path, "SELECT id, k FROM t", {**settings, "on_expire": on_expire})
+        assert job.run(records, size) == [{"id": 2, "k": 2}, {"id": 3, "k": 1}]
+        assert not job.letters
+
+
+def test_a_truncation_is_refused_unless_the_table_is_to_be_emptied(tmp_path: Path) -> None:
+    """The rows stay, and the dead letter says which setting empties the table."""
+    job = DebeziumJob(tmp_path, "SELECT id, k FROM t", TABLE)
+    job.batch((key(1), envelope("c", None, row(1))), (None, envelope("t")))
+    assert job.rows == [{"id": 1, "k": 1}]
+    (letter,) = job.letters
+    assert (letter.stage, letter.offset) == ("changelog", 1)
+    assert "with `on_truncate: empty`, the job empties table t too" in letter.message
+
+
+def test_a_table_that_may_be_emptied_has_no_versions(tmp_path: Path) -> None:
+    """A truncation does not say when they end, so such a join is refused."""
+    timed = {"columns": {**COLUMNS, "at": "TIMESTAMP NOT NULL"}, "primary_key": "id", "watermark": "at"}
+    sql = "SELECT a.id FROM t a JOIN t FOR SYSTEM_TIME AS OF a.at AS b ON a.k = b.id"
+    with pytest.raises(PlanError, match="cannot be joined by its versions"):
+        DebeziumJob(tmp_path, sql, {**timed, "on_truncate": "empty"})

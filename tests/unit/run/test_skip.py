@@ -10,12 +10,12 @@ import pytest
 from rowkind.service.job.load import load
 from rowkind.service.run.errors import SkipError
 from rowkind.service.run.queries import planned
-from rowkind.service.run.skip import Steps, check
+from rowkind.service.run.skip import FallibleSteps, check
 
 RANGES = {("orders-1", 0): (10, 30), ("orders-1", 1): (0, 0), ("paid-1", 0): (0, 5)}
 
 
-def steps(folder: Path) -> list[Steps]:
+def steps(folder: Path) -> list[FallibleSteps]:
     """Those of a job that joins two tables."""
     table = {"mode": "append", "format": "json", "columns": {"id": "INT", "n": "INT"}}
     sql = "SELECT o.id, 1 / p.n AS part FROM orders o JOIN payments p ON o.id = p.id"
@@ -25,7 +25,7 @@ def steps(folder: Path) -> list[Steps]:
         "sinks": {"result": {"mode": "append", "sql": sql}},
     }
     (folder / "job.yaml").write_text(json.dumps(job))
-    return [Steps.of(each) for each in planned(load(folder / "job.yaml")).values()]
+    return [FallibleSteps.of(each) for each in planned(load(folder / "job.yaml")).values()]
 
 
 @pytest.mark.parametrize(
