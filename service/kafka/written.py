@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rowkind.avro.connect_json import rows_with_schema
 from rowkind.avro.framing import frame
 from rowkind.avro.json_rows import decode
 from rowkind.avro.schema import Record
@@ -37,6 +38,17 @@ class AsJson:
 
 
 @dataclass(frozen=True)
+class AsConnectJson:
+    """JSON objects with Connect's schema beside the columns of the record; equal rows are equal bytes."""
+
+    record: Record
+
+    def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
+        """The bytes of each row."""
+        return binary(rows_with_schema(self.record, payloads))
+
+
+@dataclass(frozen=True)
 class AsPlainAvro:
     """Avro without a frame."""
 
@@ -45,7 +57,7 @@ class AsPlainAvro:
         return payloads
 
 
-Written = AsAvro | AsPlainAvro | AsJson
+Written = AsAvro | AsPlainAvro | AsJson | AsConnectJson
 
 
 @dataclass(frozen=True)

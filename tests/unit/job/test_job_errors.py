@@ -282,6 +282,11 @@ TYPES = (
         ),
         (
             "mode: retract\n    sql:",
+            "mode: retract\n    connect_schema: true\n    sql:",
+            "11: sinks.result: `connect_schema` is for `format: json`; this sink has `format: avro`",
+        ),
+        (
+            "mode: retract\n    sql:",
             "mode: retract\n    emit: once\n    sql:",
             "13: sinks.result.emit: 'once': expected changes or final",
         ),
