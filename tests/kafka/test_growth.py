@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from rowkind.client import table
 from rowkind.service.kafka.offsets import Offset
 from tests.kafka.tables import Topic, order, planner, read, scan, settings
 
@@ -92,3 +95,19 @@ def test_times_in_the_future_hold_nothing_back(orders: Topic) -> None:
     write(orders, [(0, HOUR, 0, "a"), (1, -HOUR, 1, "b"), (0, 0, 2, "c")])
     found, _ = batches(orders, None)
     assert found == [{0: "a", 1: "b", 2: "c"}]
+
+
+def test_the_rows_that_a_topic_stands_for_are_the_newer_ones(orders: Topic, tmp_path: Path) -> None:
+    """Who reads the topic with the client gets them in the same order."""
+    write(orders, MOVED)
+    columns = {"id": "BIGINT", "name": "STRING", "amount": "DECIMAL(10,2)"}
+    of = {"topic": orders.name, "mode": "upsert", "columns": columns, "primary_key": "id"}
+    job = {
+        "job": "grown",
+        "kafka": {"bootstrap.servers": orders.broker.bootstrap_servers},
+        "registry": {"folder": "schemas"},
+        "tables": {"orders": of},
+        "sinks": {"all": {"mode": "upsert", "key": "id", "sql": "SELECT * FROM orders"}},
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    assert set(table(tmp_path / "job.yaml", "orders")["name"].to_pylist()) == {"newer"}
