@@ -69,6 +69,7 @@ class SourceTable:
     - `watermark`: until when its rows may still come; None where nobody knows.
     - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
       its -U, and that the changes of one key come in their order.
+    - `unavailable`: the text that stands for a value which Debezium does not know, None for none.
     - `truncates`: a truncation retracts all its rows. It needs a primary key.
     """
 
@@ -83,6 +84,7 @@ class SourceTable:
     start: Start = Start()
     exact: bool = False
     truncates: bool = False
+    unavailable: str | None = None
     format: TopicFormat = "avro"
     debezium: bool = False
     written: Record | None = None

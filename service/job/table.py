@@ -19,6 +19,9 @@ from rowkind.service.source_table import OnExpire, Start, TopicFormat
 _MOST_DIGITS = 38
 """Of a decimal, as in Spark and Flink: more can be handed on, but not be computed with or compared."""
 
+_UNAVAILABLE = "__debezium_unavailable_value"
+"""Debezium's default."""
+
 Policy = Literal["insert", "dead_letter", "fail"]
 
 
@@ -218,6 +221,11 @@ class Table(Section):
     """What becomes of a `debezium` table when the database truncates it: the event is a dead letter and the rows stay,
     or all rows are retracted, for which the job keeps them. The connector needs `skipped.operations: none`."""
 
+    unavailable_value: str | None = Field(default=None, min_length=1)
+    """What Debezium writes in place of a large value that an update left unchanged: `unavailable.value.placeholder` of
+    the connector. A row that has it in a column that is read is a dead letter. If left out, Debezium's default in a
+    `debezium` table, `__debezium_unavailable_value`, and elsewhere nothing."""
+
     ttl: Duration | None = None
     """A row that was written so long ago is forgotten: what was made of it stays in the results. If left out, the
     job's."""
@@ -241,6 +249,11 @@ class Table(Section):
         if self.mode == "debezium":
             return "retract" if self.exact else "upsert"
         return self.mode
+
+    @property
+    def unavailable(self) -> str | None:
+        """The text that stands for a value which Debezium does not know."""
+        return self.unavailable_value or (_UNAVAILABLE if self.mode == "debezium" else None)
 
     @property
     def repeats(self) -> bool:

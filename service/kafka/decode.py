@@ -35,6 +35,7 @@ from rowkind.service.kafka.faults import Faults
 from rowkind.service.kafka.formats import Envelopes, Raw, format_of, scatter
 from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.record import Records
+from rowkind.service.kafka.unavailable import refusal, unavailable
 from rowkind.service.metrics import sample
 from rowkind.service.physical import PhysicalScan
 
@@ -84,6 +85,7 @@ class Decoder:
         dead_key = ~validity(values) & (self._scan.source.mode == "upsert")
         schemas = _schema_headers(records.headers) if others and records.headers is not None else None
         payload = self._payloads(values, schemas, ~(faults.bad | dead_key), faults)
+        self._refuse_unavailable(payload, np.arange(len(records)), faults)
         if dead_key.any():
             at = np.flatnonzero(dead_key)
             rows = self._deleted_rows(records, at, pa.nulls(len(at), pa.binary()), faults)
@@ -98,6 +100,9 @@ class Decoder:
         raw = Raw(records.value.take(pa.array(where)), where, schemas=schemas)
         whole = source.mode == "retract"
         found = self._format.envelopes(raw, self._reader if whole else source.key, self._reader, faults)
+        self._refuse_unavailable(found.after, where, faults)
+        if whole:
+            self._refuse_unavailable(found.before, where, faults)
         moved = np.zeros(len(where), np.bool_) if whole else self._moved(found)
         each = turns(found, where, faults, source=source, moved=moved)
         gone = found.before.take(pa.array(each.goes))
@@ -110,6 +115,12 @@ class Decoder:
         # Stable: of one record, what goes is before what comes.
         order = np.argsort(of, kind="stable")
         return np.concatenate([each.goes_as, each.comes_as, emptied])[order], of[order], payload.take(pa.array(order))
+
+    def _refuse_unavailable(self, payload: pa.BinaryArray, where: Indices, faults: Faults) -> None:
+        """Note the rows in which Debezium's placeholder stands for a value."""
+        if (placeholder := self._scan.source.unavailable) is not None:
+            for row, columns in unavailable(self._reader, payload, placeholder).items():
+                faults.add(int(where[row]), "value", refusal(columns, placeholder))
 
     def _moved(self, found: Envelopes) -> Mask:
         """The envelopes whose old row has another primary key than the new one."""

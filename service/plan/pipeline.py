@@ -192,6 +192,7 @@ def source_table(job: Job, table: str) -> SourceTable:
         start=of.start.physical(),
         exact=of.exact and not of.repeats,
         truncates=of.on_truncate == "empty",
+        unavailable=of.unavailable,
         format=of.format,
         debezium=of.mode == "debezium",
         written=as_written(job, table) if of.format == "plain_avro" else None,

@@ -1,0 +1,67 @@
+"""Columns whose value Debezium does not know: it has written its placeholder in their place.
+
+PostgreSQL does not log a large value (TOAST) that an update has left as it was, unless the table has REPLICA IDENTITY
+FULL. Debezium writes the text of `unavailable.value.placeholder` then: as text or as bytes, as the one element of an
+array, as the bytes of that text in an array of numbers, or as key and value of a map. That is no value of the column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.avro import codec
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.grouping import to_mask
+
+
+def unavailable(record: Record, payloads: pa.BinaryArray, placeholder: str) -> Mapping[int, list[str]]:
+    """The columns with the placeholder, of each row that has any; `payloads` are null or empty for no row."""
+    inner = [each for field in record.fields for each in field.type.walk() if each.kind == "array"]
+    # Placeholders are rare: a search for their bytes leaves out nearly all rows at once.
+    wanted = [placeholder.encode()]
+    wanted += [_packed_numbers(placeholder)] if any(each.element.kind in ("int", "long") for each in inner) else []
+    hits = np.zeros(len(payloads), np.bool_)
+    for pattern in wanted:
+        hits |= to_mask(pc.match_substring(payloads, pattern).fill_null(False))
+    at = np.flatnonzero(hits)
+    if not len(at):
+        return {}
+    found: dict[int, list[str]] = {}
+    decoded, forms = codec.read(record, payloads.take(pa.array(at))), _forms(placeholder)
+    for name in record.names:
+        for row, value in zip(at.tolist(), decoded.column(name).to_pylist(), strict=True):
+            if value in forms:
+                found.setdefault(row, []).append(name)
+    return found
+
+
+def refusal(columns: list[str], placeholder: str) -> str:
+    """What is wrong with a row that has the placeholder in these columns."""
+    several = len(columns) > 1
+    return (
+        f"{'columns' if several else 'column'} {', '.join(columns)}: Debezium does not know the "
+        f"{'values' if several else 'value'}, which an update left unchanged, and wrote {placeholder!r}: give the "
+        f"table REPLICA IDENTITY FULL in PostgreSQL, and send the row again"
+    )
+
+
+def _forms(placeholder: str) -> list[Any]:
+    """The placeholder as a value of each type that may have it."""
+    data = placeholder.encode()
+    by_name = json.dumps({placeholder: placeholder}, separators=(",", ":"))
+    return [placeholder, data, [placeholder], [data], list(data), [(placeholder, placeholder)], by_name]
+
+
+def _packed_numbers(placeholder: str) -> bytes:
+    """The bytes of the text as Avro has them one after the other in an array of numbers."""
+    packed = bytearray()
+    for byte in placeholder.encode():
+        number = 2 * byte
+        packed += bytes([number]) if number < 128 else bytes([number & 127 | 128, number >> 7])
+    return bytes(packed)
