@@ -16,8 +16,8 @@ from rowkind.avro.same_rows import SameRows
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.load import load
 from rowkind.service.kafka.dead_letter import DeadLetter
-from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.record import Records
+from rowkind.service.kafka.salvage import decoder_of
 from rowkind.service.physical import PhysicalScan
 from rowkind.service.plan.pipeline import plan, source_table
 from rowkind.service.run.memory import Fold, MemoryEngine
@@ -36,13 +36,18 @@ class DebeziumJob:
 
     def __init__(self, folder: Path, sql: str, table: Mapping[str, Any], **sink: Any) -> None:
         named = {"format": "json", "mode": "debezium"} | dict(table)
-        document = {"job": "envelopes", "tables": {"t": named}, "sinks": {"o": {"mode": "retract", "sql": sql} | sink}}
+        document = {
+            "job": "envelopes",
+            "dead_letters": {"topic": "letters"},
+            "tables": {"t": named},
+            "sinks": {"o": {"mode": "retract", "sql": sql} | sink},
+        }
         (folder / "job.yaml").write_text(json.dumps(document))
         job = load(folder / "job.yaml")
         self.sink = plan(job, "o")
         source = source_table(job, "t")
         scan = PhysicalScan("scan", source, pass_on(source.declared, source.primary_key))
-        self._decoder = Decoder(scan, FolderRegistry(folder), tolerate=True)
+        self._decoder = decoder_of(scan, FolderRegistry(folder), tolerate=True)
         self.broken: list[Any] = []
         self.letters: list[DeadLetter] = []
         self._engine = MemoryEngine(self.sink, broken=self.broken.append)

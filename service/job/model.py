@@ -269,6 +269,10 @@ class Job(Section):
         if self.on_error != "fail" and self.dead_letters.topic is None:
             raise ValueError(f"`on_error: {self.on_error}` needs `dead_letters: {{topic: …}}`")
         for name, table in self.tables.items():
+            if table.on_bad_update != "keep" and self.dead_letters.topic is None:
+                raise ValueError(
+                    f"`on_bad_update: {table.on_bad_update}` of table {name} needs `dead_letters: {{topic: …}}`"
+                )
             if (
                 table.watermark is not None
                 and table.watermark.late == "dead_letter"

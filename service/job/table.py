@@ -14,7 +14,7 @@ from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job import duration
 from rowkind.service.job.fields import ColumnNames, Duration, LengthOfTime, Moment, Section, TopicName, either
 from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
-from rowkind.service.source_table import OnExpire, Start, TopicFormat
+from rowkind.service.source_table import OnBadUpdate, OnExpire, Start, TopicFormat
 
 _MOST_DIGITS = 38
 """Of a decimal, as in Spark and Flink: more can be handed on, but not be computed with or compared."""
@@ -221,6 +221,10 @@ class Table(Section):
     """What becomes of a `debezium` table when the database truncates it: the event is a dead letter and the rows stay,
     or all rows are retracted, for which the job keeps them. The connector needs `skipped.operations: none`."""
 
+    on_bad_update: OnBadUpdate = "keep"
+    """What becomes of a row when its update is a dead letter, in a table of mode `upsert`, or `debezium` without
+    `exact`: the row is kept as it was or retracted, or the columns that cannot be read are NULL, where they may be."""
+
     unavailable_value: str | None = Field(default=None, min_length=1)
     """What Debezium writes in place of a large value that an update left unchanged: `unavailable.value.placeholder` of
     the connector. A row that has it in a column that is read is a dead letter. If left out, Debezium's default in a
@@ -263,6 +267,12 @@ class Table(Section):
         """
         return self.mode == "debezium" and bool(self.primary_key)
 
+    @field_validator("on_bad_update", mode="before")
+    @classmethod
+    def _null(cls, value: Any) -> Any:
+        """The word, which YAML takes for nothing."""
+        return "null" if value is None else value
+
     @field_validator("columns")
     @classmethod
     def _typed(cls, value: dict[str, str] | None) -> dict[str, str] | None:
@@ -290,6 +300,8 @@ class Table(Section):
             raise ValueError(f"{a} table needs `primary_key`: the columns that a row replaces another one by")
         if self.exact and self.changelog != "retract":
             raise ValueError(f"`exact` is said of a retract table; this one is {self.mode}")
+        if self.on_bad_update != "keep" and self.changelog != "upsert":
+            raise ValueError("`on_bad_update` is for an upsert table, or a debezium table without `exact`")
         if self.on_truncate == "empty" and not self.repeats:
             raise ValueError("`on_truncate: empty` is for a debezium table with a `primary_key`")
         if self.format != "avro" and self.columns is None and self.schema_file is None:

@@ -193,6 +193,7 @@ def source_table(job: Job, table: str) -> SourceTable:
         exact=of.exact and not of.repeats,
         truncates=of.on_truncate == "empty",
         unavailable=of.unavailable,
+        on_bad_update=of.on_bad_update,
         format=of.format,
         debezium=of.mode == "debezium",
         written=as_written(job, table) if of.format == "plain_avro" else None,

@@ -277,6 +277,16 @@ TYPES = (
         ),
         (
             "primary_key: [order_id]",
+            "on_bad_update: retract",
+            "6: tables.orders: `on_bad_update` is for an upsert table, or a debezium table without `exact`",
+        ),
+        (
+            "mode: retract\n    columns",
+            "mode: upsert\n    on_bad_update: null\n    columns",
+            "1: `on_bad_update: null` of table orders needs `dead_letters: {topic: …}`",
+        ),
+        (
+            "primary_key: [order_id]",
             "on_truncate: clear",
             "9: tables.orders.on_truncate: 'clear': expected refuse or empty",
         ),

@@ -157,3 +157,71 @@ def test_a_table_that_may_be_emptied_has_no_versions(tmp_path: Path) -> None:
     sql = "SELECT a.id FROM t a JOIN t FOR SYSTEM_TIME AS OF a.at AS b ON a.k = b.id"
     with pytest.raises(PlanError, match="cannot be joined by its versions"):
         DebeziumJob(tmp_path, sql, {**timed, "on_truncate": "empty"})
+
+
+AMOUNTS: Mapping[str, Any] = {
+    "columns": {"id": "BIGINT NOT NULL", "amount": "DECIMAL(6,2)", "name": "STRING", "n": "INT NOT NULL"},
+    "primary_key": "id",
+}
+GOOD = {"id": 1, "amount": "1.50", "name": "a", "n": 1}
+NAN = GOOD | {"amount": "NAN", "name": "b"}
+
+
+def value(mode: str, op: str, before: Any, after: Any) -> bytes:
+    """A record of a table of this mode."""
+    return envelope(op, before, after) if mode == "debezium" else json.dumps(after).encode()
+
+
+@pytest.mark.parametrize("mode", ["debezium", "upsert"])
+@pytest.mark.parametrize(
+    ("policy", "rows"), [("keep", [GOOD]), ("retract", []), ("null", [GOOD | {"amount": None, "name": "b"}])]
+)
+@pytest.mark.parametrize("size", [1, 9])
+def test_a_bad_update_does_to_its_row_what_the_table_says(
+    size: int, policy: str, rows: list[Any], mode: str, tmp_path: Path
+) -> None:
+    """Keep it, retract it, or NULL in the bad column; the update is a dead letter, and a later one is taken."""
+    settings = {**AMOUNTS, "mode": mode, "on_bad_update": policy}
+    job = DebeziumJob(tmp_path, "SELECT * FROM t", settings)
+    records = [(key(1), value(mode, "c", None, GOOD)), (key(1), value(mode, "u", GOOD, NAN))]
+    assert job.run(records, size) == rows
+    (letter,) = job.letters
+    assert (letter.stage, letter.offset) == ("value", 1)
+    assert "amount" in letter.message
+    later = GOOD | {"amount": "2.00"}
+    assert job.run([(key(1), value(mode, "u", NAN, later))], 1) == [later]
+
+
+@pytest.mark.parametrize("mode", ["debezium", "upsert"])
+@pytest.mark.parametrize("policy", ["retract", "null"])
+def test_a_bad_update_that_has_no_row_at_all(policy: str, mode: str, tmp_path: Path) -> None:
+    """Its key is that of the record, by which the row is retracted; a NULL is of no use there."""
+    job = DebeziumJob(tmp_path, "SELECT id FROM t", {**AMOUNTS, "mode": mode, "on_bad_update": policy})
+    two = GOOD | {"id": 2}
+    job.batch((key(1), value(mode, "c", None, GOOD)), (key(2), value(mode, "c", None, two)), (key(1), b"{"))
+    job.batch((b"?", b"{"), (None, b"["))
+    assert job.rows == ([{"id": 2}] if policy == "retract" else [{"id": 1}, {"id": 2}])
+    assert [letter.offset for letter in job.letters] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("policy", ["retract", "null"])
+def test_a_bad_update_of_the_primary_key(policy: str, tmp_path: Path) -> None:
+    """The row of the old key goes in any case."""
+    job = DebeziumJob(tmp_path, "SELECT id, amount FROM t", {**AMOUNTS, "on_bad_update": policy})
+    job.batch((key(1), envelope("c", None, GOOD)), (key(2), envelope("u", GOOD, NAN | {"id": 2})))
+    assert job.rows == ([] if policy == "retract" else [{"id": 2, "amount": None}])
+
+
+def test_a_column_that_may_not_be_null_keeps_the_row(tmp_path: Path) -> None:
+    """NULL is no value of it."""
+    job = DebeziumJob(tmp_path, "SELECT id, n FROM t", {**AMOUNTS, "on_bad_update": "null"})
+    job.batch((key(1), envelope("c", None, GOOD)), (key(1), envelope("u", GOOD, GOOD | {"n": "?"})))
+    assert job.rows == [{"id": 1, "n": 1}]
+
+
+def test_an_unavailable_value_is_null_where_the_table_says_so(tmp_path: Path) -> None:
+    """As any other value that cannot be read."""
+    job = DebeziumJob(tmp_path, "SELECT id, name FROM t", {**AMOUNTS, "on_bad_update": None})
+    toast = GOOD | {"name": "__debezium_unavailable_value"}
+    job.batch((key(1), envelope("c", None, GOOD)), (key(1), envelope("u", GOOD, toast)))
+    assert job.rows == [{"id": 1, "name": None}]
