@@ -18,18 +18,8 @@ from rowkind.avro.time_text import date_text, moment_text, time_text
 
 def json_values(type_: Type, column: pa.Array) -> list[Any]:
     """The values of a column as JSON has them: what `json_rows` says for each type."""
-    match type_.kind:
-        case "array":
-            return _several(json_values(type_.element, column.values), column)
-        case "map":
-            entries = list(zip(column.keys.to_pylist(), json_values(type_.element, column.items), strict=True))
-            return [None if each is None else dict(each) for each in _several(entries, column)]
-        case "record":
-            parts = [json_values(each.type, column.field(number)) for number, each in enumerate(type_.fields)]
-            names = [each.name for each in type_.fields]
-            rows: Any = zip(*parts, strict=True) if parts else [()] * len(column)
-            there = validity(column).tolist()
-            return [dict(zip(names, row, strict=True)) if is_ else None for row, is_ in zip(rows, there, strict=True)]
+    if type_.kind in ("array", "map", "record"):
+        return nested_values(type_, column, json_values)
     if type_.logical and "timestamp" in type_.logical:
         per_second, zone = unit_of(type_), "" if is_local(type_) else "Z"
         return _each(column.cast(pa.int64()), lambda since: moment_text(since, per_second) + zone)
@@ -45,6 +35,20 @@ def json_values(type_: Type, column: pa.Array) -> list[Any]:
     if write is None and pa.types.is_fixed_size_binary(column.type):
         write = _base64
     return column.to_pylist() if write is None else _each(column, write)
+
+
+def nested_values(type_: Type, column: pa.Array, write: Callable[[Type, pa.Array], list[Any]]) -> list[Any]:
+    """Arrays, maps or structs as lists and objects; `write` gives the values inside."""
+    if type_.kind == "array":
+        return _several(write(type_.element, column.values), column)
+    if type_.kind == "map":
+        entries = list(zip(column.keys.to_pylist(), write(type_.element, column.items), strict=True))
+        return [None if each is None else dict(each) for each in _several(entries, column)]
+    parts = [write(each.type, column.field(number)) for number, each in enumerate(type_.fields)]
+    names = [each.name for each in type_.fields]
+    rows: Any = zip(*parts, strict=True) if parts else [()] * len(column)
+    there = validity(column).tolist()
+    return [dict(zip(names, row, strict=True)) if is_ else None for row, is_ in zip(rows, there, strict=True)]
 
 
 def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:

@@ -41,6 +41,7 @@ from rowkind.operators.netting import rewritten_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.rowtime import BEGINNING
 from rowkind.operators.temporal_filter import last_place, places, time_at
+from rowkind.operators.truncation import spelled_out_truncations
 
 _AT_ONCE = 500_000
 """About how many rows go in one batch."""
@@ -80,6 +81,7 @@ class Expiry:
         assert gone.weight.sum() == due.weight.sum(), "the agenda has an entry for each row"
         # What has gone before has been written at the same times, so that these are the rows after all that is due.
         alive = self._rows(stores["rows"], now, until)
+        changes = spelled_out_truncations(alive, changes)
         resolved = resolve(alive, changes, by_seq=side.by_seq, exact=side.exact)
         step = Entries.concat([-gone, -resolved.removed, resolved.added])
         rows.append(step)

@@ -12,6 +12,8 @@ retraction of it ends here as unmatched, as in Flink's own normalization: whethe
 normalize is there to hold back, or one that comes late, cannot be told. A row that comes again as it is goes on as a
 refresh where somebody further down has a TTL.
 
+A truncation retracts all rows that are stored (`operators.truncation`).
+
 The arrival number of a row is that of the change that wrote it last. With `arrivals`, a row that is written again with
 equal values is retracted with its old number and inserted with its new one, so that its place among equal rows does not
 depend on the cut of the input into batches.
@@ -30,6 +32,7 @@ from rowkind.operators.columns.changes import Changes
 from rowkind.operators.join_input import Side
 from rowkind.operators.netting import rewritten_rows
 from rowkind.operators.operator import Output
+from rowkind.operators.truncation import spelled_out_truncations
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Normalize:
             until=side.until,
             alike=side.alike,
         )
+        changes = spelled_out_truncations(rows, changes)
         resolved = resolve(rows, changes, by_seq=side.by_seq)
         step = Entries.concat([-resolved.removed, resolved.added])
         rows.append(step)

@@ -374,7 +374,7 @@ class PhysicalSink:
     the order of their sub-key and, where that is the same, of their arrival. `fixes` are the parts of the input's
     partition key for which that is not so although the key does not name them: they are the same in all rows that
     ever have one key. `value` and `key_record` are the schemas of the topic, `format` is how rows of them are
-    written.
+    written, and `connect_schema` whether JSON has Connect's schema beside the row.
     """
 
     name: str
@@ -390,6 +390,7 @@ class PhysicalSink:
     fixes: tuple[str, ...] = ()
     ordered: bool = False
     format: Literal["avro", "json"] = "avro"
+    connect_schema: bool = False
 
     @property
     def by_seq(self) -> bool:

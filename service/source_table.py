@@ -17,6 +17,9 @@ KeyFormatName = Literal["string", "long", "json", "avro"]
 OnExpire = Literal["forget", "retract"]
 """What becomes of a row whose TTL is over: it is forgotten without a word, or taken back with what is made of it."""
 
+OnBadUpdate = Literal["keep", "retract", "null"]
+"""What becomes of a row when its update is a dead letter: it is kept or retracted, or the bad columns are NULL."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -75,6 +78,9 @@ class SourceTable:
     - `known_as`: the name of that type where the registry has it; records of others are refused.
     - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
       its -U, and that the changes of one key come in their order.
+    - `unavailable`: the text that stands for a value which Debezium does not know, None for none.
+    - `on_bad_update`: what becomes of the row of a key when its update is a dead letter (`service.kafka.salvage`).
+    - `truncates`: a truncation retracts all its rows. It needs a primary key.
     """
 
     table: str
@@ -87,6 +93,9 @@ class SourceTable:
     row_kind: RowKindHeader = DEFAULT_HEADER
     start: Start = Start()
     exact: bool = False
+    truncates: bool = False
+    on_bad_update: OnBadUpdate = "keep"
+    unavailable: str | None = None
     format: TopicFormat = "avro"
     debezium: bool = False
     written: Record | None = None

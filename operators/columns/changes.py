@@ -42,7 +42,7 @@ _REPORTS = b"rowkind.reports"
 _EXTENT = b"rowkind.extent"
 
 
-WEIGHTS = np.array([1, -1, 1, -1, 0, 0], dtype=np.int64)
+WEIGHTS = np.array([1, -1, 1, -1, 0, 0, 0], dtype=np.int64)
 """The sign with which each row kind counts in a multiset, indexed by its ordinal."""
 
 

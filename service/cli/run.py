@@ -165,7 +165,7 @@ def savepoint(job_file: Path, folder: str) -> None:
         click.echo(f"query {name}: saved as of batch {batch}")
 
 
-@click.command(epilog=calls("rowkind skip job.yaml scan_o:0:1234"))
+@click.command(epilog=calls("rowkind skip job.yaml orders:0:1234"))
 @JOB
 @click.argument("rows", nargs=-1, required=True, metavar="STEP:PARTITION:OFFSET…")
 def skip(job_file: Path, rows: tuple[str, ...]) -> None:

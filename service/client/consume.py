@@ -26,6 +26,7 @@ from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
+from rowkind.service.kafka.growth import until_growth
 from rowkind.service.kafka.offsets import At, Range
 from rowkind.service.keys import Key
 from rowkind.service.physical import PhysicalScan
@@ -85,16 +86,21 @@ def read(job: Job, of: SourceTable, *, follow: bool = False, tolerate: bool) -> 
     """The changes of a topic in chunks; with `tolerate`, records that are no rows among them."""
     cluster, at = Cluster(job.brokers), dict[At, int]()
     decoder = Decoder(PhysicalScan(of.table, of, _as_it_is(of.declared)), open_registry(job), tolerate=tolerate)
+    in_order = [of.topic] if of.mode == "upsert" else []
     with closing(Fetcher(job.brokers, whole=True)) as fetcher:
         while True:
             partitions = cluster.topics([of.topic]).partitions
-            at = cluster.earliest(partitions) | at
-            ends = cluster.ends(partitions)
+            earliest = cluster.earliest(partitions)
+            at = earliest | at
+            all_, now_ms = cluster.ends(partitions), round(time.time() * 1000)
+            ends = until_growth(cluster, in_order, at, all_, earliest=earliest, now_ms=now_ms)
             ranges = [Range(*each, at[each], end) for each, end in ends.items() if end > at[each]]
             for records in (each for chunk in fetcher.fetch(ranges, {of.topic: "earliest"}) for each in chunk):
                 decoded = decoder.decode(records)
                 yield Chunk(decoded.rows, decoded.letters)
             at |= ends
+            if ends != all_:
+                continue
             if not follow:
                 return
             if not ranges:

@@ -37,7 +37,7 @@ def readable_topic(job: Job, name: str) -> SourceTable:
     Raises OutsideError, JobError, PlanError or a RegistryError.
     """
     if name in job.tables and name not in job.sinks:
-        return replace(source_table(job, name), start=Start())
+        return replace(source_table(job, name), start=Start(), truncates=False)
     if name not in job.sinks:
         raise OutsideError(f"there is no sink or table {name!r}{near(name, (*job.sinks, *job.tables))}")
     sink = plan(job, name)

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import numpy as np
 import pyarrow.compute as pc
 
 from rowkind.avro.order import TIMESTAMP_BYTES
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Rows, Uint64s, binary
+from rowkind.operators.columns.changes import Changes, Int64s, Rows, Uint64s, binary, constant
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.emission import net
 from rowkind.service.execute import failures
@@ -26,6 +27,10 @@ Part = tuple[int, int, Changes]
 
 def leave(way: Exit, rows: Rows, failure: OnFailure) -> Changes:
     """What goes this way out of the rows of a scan or an operator, not addressed. Raises ExpressionError."""
+    truncations = rows.kind == RowKind.TRUNCATION
+    if truncations.any():
+        others = leave(way, rows.filter(~truncations), failure)
+        return Changes.concat([others, _truncations(way.calc.side, rows.seq[truncations])])
     if not way.calc.refreshes:
         rows = rows.filter(rows.kind != RowKind.REFRESH)
     changes = failures.run(way.calc, rows, failure)
@@ -35,9 +40,20 @@ def leave(way: Exit, rows: Rows, failure: OnFailure) -> Changes:
     return changes
 
 
+def _truncations(side: int, seq: Int64s) -> Changes:
+    """Truncations with these arrival numbers, for an input of a consumer: they have no row and no key."""
+    count = len(seq)
+    kind, none = np.full(count, RowKind.TRUNCATION, np.int8), constant(b"", count)
+    return Changes(np.full(count, side, np.int8), kind, np.zeros(count, np.uint64), none, none, seq, none)
+
+
 def deliver(way: Exit, changes: Changes, shards: int, own: int | None = None) -> Iterator[Part]:
     """What goes this way, by shard. `own` is the shard that it comes from, None for a scan, which has none."""
     changes = address(changes, way.to)
+    truncations = changes.kind == RowKind.TRUNCATION
+    if truncations.any():
+        yield from ((shard, way.level, changes.filter(truncations)) for shard in range(shards))
+        changes = changes.filter(~truncations)
     if way.calc.key.constant is not None:
         yield from ((shard, way.level, changes) for shard in range(shards))
     elif way.stays and own is not None:

@@ -42,6 +42,10 @@ class Sink(Section):
     format: Literal["avro", "json"] = "avro"
     """How values and keys are written."""
 
+    connect_schema: bool = False
+    """Whether keys and values in JSON have Kafka Connect's schema beside them, as `{"schema": …, "payload": …}`, which
+    sink connectors read with `schemas.enable: true`."""
+
     mode: ChangelogMode
     """What its changes say: rows that only come, where a query that can take rows back is refused; the newest row of
     each `key`, and null once it is gone, in a compacted topic; or rows that come and are taken back, by the header
@@ -85,6 +89,8 @@ class Sink(Section):
     def _whole(self) -> Sink:
         if self.mode == "upsert" and not self.key:
             raise ValueError("an upsert sink needs `key`: the columns that identify a row of the result")
+        if self.connect_schema and self.format != "json":
+            raise ValueError(f"`connect_schema` is for `format: json`; this sink has `format: {self.format}`")
         if self.on_conflict != "refuse" and self.mode != "upsert":
             raise ValueError(f"`on_conflict` is for an upsert sink; this one is {self.mode}")
         if self.delivery == "at_least_once" and self.mode != "upsert":
@@ -263,6 +269,10 @@ class Job(Section):
         if self.on_error != "fail" and self.dead_letters.topic is None:
             raise ValueError(f"`on_error: {self.on_error}` needs `dead_letters: {{topic: …}}`")
         for name, table in self.tables.items():
+            if table.on_bad_update != "keep" and self.dead_letters.topic is None:
+                raise ValueError(
+                    f"`on_bad_update: {table.on_bad_update}` of table {name} needs `dead_letters: {{topic: …}}`"
+                )
             if (
                 table.watermark is not None
                 and table.watermark.late == "dead_letter"

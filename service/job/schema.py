@@ -148,7 +148,9 @@ def job_schema() -> Schema:
     for name, section in _SETTINGS.items():
         meaning = properties[name]["description"]
         properties[name] = {"anyOf": [{"$ref": f"#/$defs/{section}"}, {"type": "null"}], "description": meaning}
-    properties["on_error"]["anyOf"].append({"type": "null"})
+    # YAML takes the word null for nothing.
+    for words in (properties["on_error"], sections[Table.__name__]["properties"]["on_bad_update"]):
+        words["anyOf"].append({"type": "null"})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": ADDRESS,

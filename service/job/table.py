@@ -15,10 +15,13 @@ from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job import duration
 from rowkind.service.job.fields import ColumnNames, Duration, LengthOfTime, Moment, Section, TopicName, either
 from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
-from rowkind.service.source_table import KeyFormatName, OnExpire, Start, TopicFormat
+from rowkind.service.source_table import KeyFormatName, OnBadUpdate, OnExpire, Start, TopicFormat
 
 _MOST_DIGITS = 38
 """Of a decimal, as in Spark and Flink: more can be handed on, but not be computed with or compared."""
+
+_UNAVAILABLE = "__debezium_unavailable_value"
+"""Debezium's default."""
 
 Policy = Literal["insert", "dead_letter", "fail"]
 
@@ -224,7 +227,21 @@ class Table(Section):
 
     exact: bool = False
     """A promise of the producer's: every update comes as -U and +U, and every -U and -D takes back a row that was sent.
-    Without it the job keeps the rows of the table wherever somebody depends on that."""
+    Without it the job keeps the rows of the table wherever somebody depends on that. Of a `debezium` table it means
+    that both rows of an envelope are read; its rows are kept all the same: a snapshot may bring them again."""
+
+    on_truncate: Literal["refuse", "empty"] = "refuse"
+    """What becomes of a `debezium` table when the database truncates it: the event is a dead letter and the rows stay,
+    or all rows are retracted, for which the job keeps them. The connector needs `skipped.operations: none`."""
+
+    on_bad_update: OnBadUpdate = "keep"
+    """What becomes of a row when its update is a dead letter, in a table of mode `upsert`, or `debezium` without
+    `exact`: the row is kept as it was or retracted, or the columns that cannot be read are NULL, where they may be."""
+
+    unavailable_value: str | None = Field(default=None, min_length=1)
+    """What Debezium writes in place of a large value that an update left unchanged: `unavailable.value.placeholder` of
+    the connector. A row that has it in a column that is read is a dead letter. If left out, it is Debezium's default,
+    `__debezium_unavailable_value`, in tables of mode `debezium` and `upsert`, and elsewhere nothing."""
 
     ttl: Duration | None = None
     """A row that was written so long ago is forgotten: what was made of it stays in the results. If left out, the
@@ -245,10 +262,29 @@ class Table(Section):
 
     @property
     def changelog(self) -> ChangelogMode:
-        """What its changes say. Of Debezium's old rows only the key counts, unless the table is `exact`."""
+        """What its changes say. Of Debezium's old rows only the key is read, unless the table is `exact`."""
         if self.mode == "debezium":
             return "retract" if self.exact else "upsert"
         return self.mode
+
+    @property
+    def unavailable(self) -> str | None:
+        """The text that stands for a value which Debezium does not know."""
+        return self.unavailable_value or (_UNAVAILABLE if self.mode in ("debezium", "upsert") else None)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a row may be sent again that is there, under its primary key: another snapshot of Debezium's does.
+
+        Such a table is not `exact`, whatever the job says: its rows are kept where somebody depends on old ones.
+        """
+        return self.mode == "debezium" and bool(self.primary_key)
+
+    @field_validator("on_bad_update", mode="before")
+    @classmethod
+    def _null(cls, value: Any) -> Any:
+        """The word, which YAML takes for nothing."""
+        return "null" if value is None else value
 
     @field_validator("columns")
     @classmethod
@@ -286,6 +322,10 @@ class Table(Section):
             raise ValueError(f"{a} table needs `primary_key`: the columns that a row replaces another one by")
         if self.exact and self.changelog != "retract":
             raise ValueError(f"`exact` is said of a retract table; this one is {self.mode}")
+        if self.on_bad_update != "keep" and self.changelog != "upsert":
+            raise ValueError("`on_bad_update` is for an upsert table, or a debezium table without `exact`")
+        if self.on_truncate == "empty" and not self.repeats:
+            raise ValueError("`on_truncate: empty` is for a debezium table with a `primary_key`")
         if self.format != "avro" and self.columns is None and self.schema_file is None:
             raise ValueError(f"`format: {self.format}` needs `columns` or a `schema`: no registry says what it holds")
         if self.record is not None and self.format == "plain_avro":

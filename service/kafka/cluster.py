@@ -71,6 +71,11 @@ class Cluster:
         later = [at for at in wanted if found[at] < 0]
         return {**found, **(self.ends(later) if later else {})}
 
+    def first_times(self, partitions: Iterable[At]) -> dict[At, int]:
+        """The time of the first record of each partition, in ms since the epoch, where there is one."""
+        found = self._listed(partitions, OffsetSpec.for_timestamp(0))
+        return {at: each.timestamp for at, each in found.items() if each.offset >= 0 and each.timestamp >= 0}
+
     def record_bytes(self, topic: str, partition: int, begin: int, end: int) -> float:
         """The mean size of the first few records of a range; 0 if there are none."""
         from rowkind.service.kafka.fetch import Fetcher  # noqa: PLC0415 -- Arrow, which a first batch does not wait for
@@ -87,14 +92,17 @@ class Cluster:
         return float(sum(each.value.nbytes for each in found) / max(1, sum(map(len, found))))
 
     def _offsets(self, partitions: Iterable[At], wanted: OffsetSpec) -> dict[At, int]:
+        return {at: found.offset for at, found in self._listed(partitions, wanted).items()}
+
+    def _listed(self, partitions: Iterable[At], wanted: OffsetSpec) -> dict[At, Any]:
         question = {TopicPartition(*at): wanted for at in partitions}
         if not question:
             return {}
         names = ", ".join(sorted({at.topic for at in question}))
 
-        def ask() -> dict[At, int]:
+        def ask() -> dict[At, Any]:
             answers = self._admin.list_offsets(question, isolation_level=IsolationLevel.READ_COMMITTED, **_PATIENCE)
-            return {(at.topic, at.partition): result(answer).offset for at, answer in answers.items()}
+            return {(at.topic, at.partition): result(answer) for at, answer in answers.items()}
 
         try:
             return patiently(ask)

@@ -19,9 +19,12 @@ from rowkind.avro import codec, framing
 from rowkind.avro.buffers import validity
 from rowkind.avro.defaults import nothing
 from rowkind.avro.registry import Registry
+from rowkind.avro.same_rows import SameRows
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, concat_binary
+from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, concat_binary, constant
+from rowkind.operators.columns.grouping import equal_bytes
+from rowkind.service.execute.blocks import rows_by_kind
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.promises import Broken, OnBroken
@@ -32,8 +35,8 @@ from rowkind.service.kafka.faults import Faults
 from rowkind.service.kafka.formats import format_of, key_format_of
 from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.record import Records
-from rowkind.service.kafka.unavailable import unavailable
-from rowkind.service.kafka.value_format import Raw, scatter
+from rowkind.service.kafka.unavailable import refusal, unavailable
+from rowkind.service.kafka.value_format import Envelopes, Raw, scatter
 from rowkind.service.metrics import sample
 from rowkind.service.physical import PhysicalScan
 
@@ -72,8 +75,6 @@ class Decoder:
             # Only here: a dead letter has its record as it was.
             seen = replace(records, value=self._format.without_nothing(records.value))
         kind, of, payload = (self._envelopes if source.debezium else self._values)(seen, faults)
-        for row, reason in unavailable(self._reader, payload).items():
-            faults.add(int(of[row]), "value", reason)
         rows = Rows(kind, ArrivalNumber.pack(records.offset, records.partition)[of], payload)
         broken = self._nulls(records, faults.nulls)
         letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
@@ -90,6 +91,7 @@ class Decoder:
         dead_key = ~validity(values) & (self._scan.source.mode == "upsert")
         schemas = _schema_headers(records.headers) if others and records.headers is not None else None
         payload = self._payloads(values, schemas, ~(faults.bad | dead_key), faults)
+        self._refuse_unavailable(payload, np.arange(len(records)), faults)
         if dead_key.any():
             at = np.flatnonzero(dead_key)
             rows = self._deleted_rows(records, at, pa.nulls(len(at), pa.binary()), faults)
@@ -102,17 +104,41 @@ class Decoder:
         source, where = self._scan.source, np.flatnonzero(validity(records.value))
         schemas = None if records.headers is None else _schema_headers([records.headers[at] for at in where.tolist()])
         raw = Raw(records.value.take(pa.array(where)), where, schemas=schemas)
-        exact = source.mode == "retract"
-        found = self._format.envelopes(raw, self._reader if exact else source.key, self._reader, faults)
-        each = turns(found, where, faults, exact=exact)
+        whole = source.mode == "retract"
+        found = self._format.envelopes(raw, self._reader if whole else source.key, self._reader, faults)
+        self._refuse_unavailable(found.after, where, faults)
+        if whole:
+            self._refuse_unavailable(found.before, where, faults)
+        moved = np.zeros(len(where), np.bool_) if whole else self._moved(found)
+        each = turns(found, where, faults, source=source, moved=moved)
         gone = found.before.take(pa.array(each.goes))
-        if not exact:
+        if not whole:
             gone = self._deleted_rows(records, where[each.goes], gone, faults)
-        payload = concat_binary([gone, found.after.take(pa.array(each.comes))])
-        of = where[np.concatenate([each.goes, each.comes])]
+        empty = constant(b"", len(each.empty))
+        emptied = np.full(len(each.empty), RowKind.TRUNCATION, np.int8)
+        payload = concat_binary([gone, found.after.take(pa.array(each.comes)), empty])
+        of = where[np.concatenate([each.goes, each.comes, each.empty])]
         # Stable: of one record, what goes is before what comes.
         order = np.argsort(of, kind="stable")
-        return np.concatenate([each.goes_as, each.comes_as])[order], of[order], payload.take(pa.array(order))
+        return np.concatenate([each.goes_as, each.comes_as, emptied])[order], of[order], payload.take(pa.array(order))
+
+    def _refuse_unavailable(self, payload: pa.BinaryArray, where: Indices, faults: Faults) -> None:
+        """Note the rows in which Debezium's placeholder stands for a value."""
+        if (placeholder := self._scan.source.unavailable) is not None:
+            for row, columns in unavailable(self._reader, payload, placeholder).items():
+                faults.add(int(where[row]), "value", refusal(columns, placeholder))
+
+    def _moved(self, found: Envelopes) -> Mask:
+        """The envelopes whose old row has another primary key than the new one."""
+        key, moved = self._scan.source.key, np.zeros(len(found.op), np.bool_)
+        at = np.flatnonzero(validity(found.before) & validity(found.after))
+        # A plan that does not read the key reads no rows.
+        if len(at) and set(key.names) <= set(self._reader.names):
+            same = SameRows(key)
+            old, new = found.before.take(pa.array(at)), found.after.take(pa.array(at))
+            new = codec.read(self._reader, new).assemble(key, key.names)
+            moved[at] = ~equal_bytes(same(old), same(new))
+        return moved
 
     def left_out(self, records: Records, left_out: LeftOut) -> list[DeadLetter]:
         """The dead letters of rows of these records on which an expression failed; of those that come, not that go."""
@@ -221,11 +247,9 @@ class Decoder:
 
     def _count(self, rows: Rows, letters: Sequence[DeadLetter], values: pa.Array) -> dict[str, float]:
         table = self._scan.source.table
-        counts = np.bincount(rows.kind, minlength=len(SYMBOLS))
         counters: dict[str, float] = {
-            sample("rowkind_rows_in_total", table=table, kind=SYMBOLS[kind]): float(count)
-            for kind, count in enumerate(counts)
-            if count
+            sample("rowkind_rows_in_total", table=table, kind=symbol): float(count)
+            for symbol, count in rows_by_kind(rows.kind).items()
         }
         counters[sample("rowkind_bytes_in_total", table=table)] = pc.sum(pc.binary_length(values)).as_py() or 0
         for letter in letters:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rowkind.service.kafka.cluster import Cluster, Topics
 from rowkind.service.kafka.errors import LostOffsetsError, ReplacedTopicError, RestartedTopicError
+from rowkind.service.kafka.growth import until_growth
 from rowkind.service.kafka.offsets import At, Offset, Range, admit, divide
 from rowkind.service.kafka.spec import SourceSpec
 from rowkind.service.source_table import Start
@@ -73,6 +74,7 @@ class Planner:
         self._cluster = cluster
         self._clock = clock
         self._starts = spec.starts
+        self._in_order = sorted({each.scan.source.topic for each in spec.scans if each.scan.source.ordered})
         self._view: _View | None = None
         self._target: Mapping[At, int] | None = None
         self._tick_after = 0.0
@@ -120,6 +122,8 @@ class Planner:
         if self._target is not None:
             ends = {at: min(end, self._target.get(at, 0)) for at, end in ends.items()}
         ends = {at: max(end, begin[at]) for at, end in ends.items()}
+        now_ms = round(time.time() * 1000)
+        ends = until_growth(self._cluster, self._in_order, begin, ends, earliest=view.earliest, now_ms=now_ms)
         # A reset after a loss moves the offset even where no record comes of it, or the next batch would reset again.
         moved = start.ids != view.topics.ids or any(begin[at] != start.at.get(at, 0) for at in begin)
         if ends == begin and not moved and not self.opens_with(start):

@@ -24,6 +24,7 @@ from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.record import Records
+from rowkind.service.kafka.salvage import decoder_of
 from rowkind.service.kafka.spec import SourceSpec, from_option
 from rowkind.service.metrics import add, sample
 from rowkind.service.physical import PhysicalScan
@@ -47,7 +48,7 @@ class Reading:
         self._on_lost = {topic: start.on_lost for topic, start in spec.starts.items()}
         self._tables: dict[str, list[_Table]] = defaultdict(list)
         for each in spec.scans:
-            decoder = Decoder(each.scan, spec.registry, tolerate=spec.tolerate, promises=spec.promises)
+            decoder = decoder_of(each.scan, spec.registry, tolerate=spec.tolerate, promises=spec.promises)
             self._tables[each.scan.source.topic].append(_Table(each, decoder))
 
     def close(self) -> None:

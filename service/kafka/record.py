@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.columns.changes import Int64s, concat_binary
+from rowkind.operators.columns.changes import Indices, Int64s, concat_binary
 from rowkind.service.kafka.headers import Headers
 
 
@@ -74,6 +74,19 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.partition)
+
+    def take(self, rows: Indices) -> Self:
+        """The records at `rows`, in that order."""
+        at = pa.array(rows)
+        return replace(
+            self,
+            partition=self.partition[rows],
+            offset=self.offset[rows],
+            value=self.value.take(at),
+            key=self.key.take(at),
+            headers=None if self.headers is None else [self.headers[row] for row in rows.tolist()],
+            timestamp=None if self.timestamp is None else self.timestamp[rows],
+        )
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:

@@ -1,59 +1,67 @@
-"""Values that Debezium did not get from the database, for which it sends a placeholder.
+"""Columns whose value Debezium does not know: it has written its placeholder in their place.
 
-PostgreSQL does not log a large value (TOAST) that an update leaves as it was, unless the table's replica identity is
-FULL. In its place Debezium sends a text, or its bytes. It must never be taken for the value.
+PostgreSQL does not log a large value (TOAST) that an update has left as it was, unless the table has REPLICA IDENTITY
+FULL. Debezium writes the text of `unavailable.value.placeholder` then: as text or as bytes, as the one element of an
+array, as the bytes of that text in an array of numbers, or as key and value of a map. That is no value of the column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowkind.avro import codec
-from rowkind.avro.python_values import to_python
-from rowkind.avro.schema import Record, Type
-
-PLACEHOLDER = "__debezium_unavailable_value"
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.grouping import to_mask
 
 
-def unavailable(record: Record, payloads: pa.BinaryArray) -> dict[int, str]:
-    """Why rows have no value in some columns, by their place."""
-    suspects = np.flatnonzero(pc.match_substring(payloads, PLACEHOLDER).fill_null(False).to_numpy(zero_copy_only=False))
-    if not len(suspects):
+def unavailable(record: Record, payloads: pa.BinaryArray, placeholder: str) -> Mapping[int, list[str]]:
+    """The columns with the placeholder, of each row that has any; `payloads` are null or empty for no row."""
+    inner = [each for field in record.fields for each in field.type.walk() if each.kind == "array"]
+    # Placeholders are rare: a search for their bytes leaves out nearly all rows at once.
+    wanted = [placeholder.encode()]
+    wanted += [_packed_numbers(placeholder)] if any(each.element.kind in ("int", "long") for each in inner) else []
+    hits = np.zeros(len(payloads), np.bool_)
+    for pattern in wanted:
+        hits |= to_mask(pc.match_substring(payloads, pattern).fill_null(False))
+    at = np.flatnonzero(hits)
+    if not len(at):
         return {}
-    decoded = codec.read(record, payloads.take(pa.array(suspects)))
     found: dict[int, list[str]] = {}
-    for field in record.fields:
-        if not any(_may_be(inner) for inner in field.type.walk()):
-            continue
-        for row, value in zip(suspects.tolist(), to_python(decoded.column(field.name)), strict=True):
-            if _is(value):
-                found.setdefault(row, []).append(field.name)
-    return {row: _reason(names) for row, names in found.items()}
+    decoded, forms = codec.read(record, payloads.take(pa.array(at))), _forms(placeholder)
+    for name in record.names:
+        for row, value in zip(at.tolist(), decoded.column(name).to_pylist(), strict=True):
+            if value in forms:
+                found.setdefault(row, []).append(name)
+    return found
 
 
-def _may_be(type_: Type) -> bool:
-    return type_.logical is None and type_.kind in ("string", "bytes")
-
-
-def _is(value: object) -> bool:
-    match value:
-        case str():
-            return value == PLACEHOLDER
-        case bytes():
-            return value == PLACEHOLDER.encode()
-        case list() | tuple():
-            return any(map(_is, value))
-        case dict():
-            return any(map(_is, value.values()))
-    return False
-
-
-def _reason(names: Sequence[str]) -> str:
+def refusal(columns: list[str], placeholder: str) -> str:
+    """What is wrong with a row that has the placeholder in these columns."""
+    several = len(columns) > 1
     return (
-        f"the database did not log the value of {', '.join(names)}, which the update left as it was: have it do so, by "
-        f"ALTER TABLE … REPLICA IDENTITY FULL, or do not read {'these columns' if len(names) > 1 else 'this column'}"
+        f"{'columns' if several else 'column'} {', '.join(columns)}: Debezium does not know the "
+        f"{'values' if several else 'value'}, which an update left unchanged, and wrote {placeholder!r}: give the "
+        f"table REPLICA IDENTITY FULL in PostgreSQL, and send the row again"
     )
+
+
+def _forms(placeholder: str) -> list[Any]:
+    """The placeholder as a value of each type that may have it."""
+    data = placeholder.encode()
+    by_name = json.dumps({placeholder: placeholder}, separators=(",", ":"))
+    return [placeholder, data, [placeholder], [data], list(data), [(placeholder, placeholder)], by_name]
+
+
+def _packed_numbers(placeholder: str) -> bytes:
+    """The bytes of the text as Avro has them one after the other in an array of numbers."""
+    packed = bytearray()
+    for byte in placeholder.encode():
+        number = 2 * byte
+        packed += bytes([number]) if number < 128 else bytes([number & 127 | 128, number >> 7])
+    return bytes(packed)

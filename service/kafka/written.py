@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rowkind.avro.connect_json import rows_with_schema
 from rowkind.avro.framing import frame
 from rowkind.avro.json_rows import decode
 from rowkind.avro.schema import Record
@@ -35,6 +36,17 @@ class AsJson:
         """The bytes of each row."""
         rows = decode(self.record, payloads)
         return binary([json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() for row in rows])
+
+
+@dataclass(frozen=True)
+class AsConnectJson:
+    """JSON objects with Connect's schema beside the columns of the record; equal rows are equal bytes."""
+
+    record: Record
+
+    def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
+        """The bytes of each row."""
+        return binary(rows_with_schema(self.record, payloads))
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class AsLong:
         return binary([struct.pack(">q", row[name]) for row in decode(self.record, payloads)])
 
 
-Written = AsAvro | AsPlainAvro | AsJson | AsText | AsLong
+Written = AsAvro | AsPlainAvro | AsJson | AsText | AsLong | AsConnectJson
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.topics import Topic
-from rowkind.service.kafka.written import AsJson, Forms
+from rowkind.service.kafka.written import AsConnectJson, AsJson, Forms
 from rowkind.service.physical import PhysicalScan, PhysicalSink
 from rowkind.service.physical_tree import walk
 from rowkind.service.plan.pipeline import PlannedQuery
@@ -57,7 +57,8 @@ def register(sink: PhysicalSink, at: Connection) -> Forms:
     Raises a ChangelogError or a RegistryError.
     """
     if sink.format == "json":
-        return Forms(AsJson(sink.value), None if sink.key_record is None else AsJson(sink.key_record))
+        form = AsConnectJson if sink.connect_schema else AsJson
+        return Forms(form(sink.value), None if sink.key_record is None else form(sink.key_record))
     return topics.register(at.registry, sink.topic, sink.value, sink.key_record)
 
 

@@ -70,7 +70,7 @@ def test_a_batch_takes_from_each_partition_in_proportion_to_its_lag(
     topic = Topic(new_topic(2), broker, schemas)
     topic.send(*((b"+I", order(i)) for i in range(60)), partition=0)
     topic.send(*((b"+I", order(i)) for i in range(20)), partition=1)
-    plan = planner(topic.spec())
+    plan = planner(topic.spec(scan(topic.name, mode="append")))
     assert plan.end(plan.initial(), 40).at == {(topic.name, 0): 30, (topic.name, 1): 10}
 
 
@@ -336,7 +336,8 @@ def test_partitions_that_are_not_shuffled_stay_whole(
     topic.send(*((b"+I", order(i)) for i in range(40)), partition=0)
     topic.send(*((b"+I", order(i)) for i in range(4)), partition=1)
     for whole, longest in ((True, 40), (False, 22)):
-        plan = planner(topic.spec(rows_per_task=1, whole_partitions=whole))
+        spec = topic.spec(scan(topic.name, mode="append"), rows_per_task=1, whole_partitions=whole)
+        plan = planner(spec)
         begin = plan.initial()
         tasks = plan.tasks(begin, plan.end(begin, None))
         assert max(sum(map(len, task)) for task in tasks) == longest

@@ -54,8 +54,18 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
     assert f"offset {bad.offset} of partition {bad.partition}" in ended
     assert f"`rowkind skip JOB {place}`" in ended
 
-    with Rowkind(shop.folder / "output", "skip", str(job), "nonsense") as refused:
-        assert refused.ended(SLOW).code == 2
+    beyond = f"ratings:{bad.partition}:{bad.offset + 1_000}"
+    wrong = {
+        "nonsense": "is no row: expected STEP:PARTITION:OFFSET",
+        "jh.yaml:0:30": "there is no step 'jh.yaml' in the job; there is ratings, orders, payments, share.",
+        "rating:0:1": "there is no step 'rating' in the job; did you mean ratings?",
+        "ratings:99:1": f"there is no partition 99: topic {shop.topic('ratings')} has ",
+        beyond: f"there is no record at offset {bad.offset + 1_000}: partition {bad.partition} of topic ",
+    }
+    for row, text in wrong.items():
+        with Rowkind(shop.folder / "output", "skip", str(job), row) as refused:
+            assert refused.ended(SLOW).code == 2
+            assert text in refused.error
     with Rowkind(shop.folder / "output", "skip", str(job), place) as skipped:
         assert skipped.ended(SLOW).code == 0, skipped.error
     _order(shop, amount=6)

@@ -151,10 +151,7 @@ def _on_normalize(normalize: PhysicalNormalize) -> Iterator[Advice]:
     if scan.source.exact:
         pass
     elif scan.source.debezium:
-        text += (
-            f" If its database says what each row was before (REPLICA IDENTITY FULL, a full row image), say "
-            f"`exact: true` of {scan.source.table}: then this is not needed."
-        )
+        text += " That cannot be avoided: a snapshot of Debezium's may bring rows that are there already."
     elif scan.source.mode == "retract":
         text += (
             f" If its producer sends -U with every update, and takes back only what it has sent, say `exact: true` of "

@@ -7,6 +7,7 @@ retract   nothing; a key, if there is one, only names the columns of the topic's
 
 from __future__ import annotations
 
+from rowkind.avro.connect_schema import loses_time, without_form
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
@@ -39,6 +40,8 @@ def check_sink(query: Query) -> Query:
             raise Refusal(f"{column!r} is not a column of the result{near(column, result)}", field="key")
         if not result[column].orderable:
             raise Refusal(f"{column!r} is {result[column].sql}, which cannot be part of a key", field="key")
+    if sink.connect_schema:
+        _check_connect(query)
     if sink.mode == "append":
         _check_append(query)
     if sink.mode == "upsert":
@@ -53,6 +56,25 @@ def check_sink(query: Query) -> Query:
                     field="key",
                 )
     return query
+
+
+def _check_connect(query: Query) -> None:
+    for name, type_ in columns(query.root).items():
+        if (part := without_form(type_)) is not None:
+            raise Refusal(
+                f"`connect_schema`: column {name!r} has type {part.sql}, which Kafka Connect does not have: leave the "
+                f"column out, or convert it",
+                query.outputs.get(name),
+                field="connect_schema",
+            )
+        if name in query.sink.key and loses_time(type_):
+            raise Refusal(
+                f"`connect_schema`: the key column {name!r} is {type_.sql} with microseconds, and the times of Kafka "
+                f"Connect have milliseconds, so that two keys could become one: write UNIX_MICROS({name}), or another "
+                f"number or text, as the key",
+                query.outputs.get(name),
+                field="connect_schema",
+            )
 
 
 def _check_append(query: Query) -> None:

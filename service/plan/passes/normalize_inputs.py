@@ -12,6 +12,8 @@ There, too, a Normalize is needed where a row may be equal to one with other byt
 -0.0, or a map in another order. A digest compares the columns that the query does not read, and such values are equal
 in it.
 
+A table that a truncation empties has one in any case: only what keeps all rows knows which ones are gone.
+
 What takes rows apart into several must know the old row too, for each of its parts is to be taken back; and of a row
 that was not there, none.
 """
@@ -21,9 +23,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalExpand,
+    LogicalFilter,
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
@@ -42,14 +46,43 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
-from rowkind.service.plan.tree import bottom_up, walk
+from rowkind.service.plan.tree import bottom_up, walk, with_inputs
 
 
 def normalize_inputs(query: Query) -> Query:
-    """The query with a Normalize above each table whose consumer cannot do without."""
-    root = bottom_up(query.root, partial(_visit, _varied(query)))
+    """The query with a Normalize above each table whose consumer cannot do without. Raises Refusal."""
+    root = bottom_up(_emptied(query.root), partial(_visit, _varied(query)))
     reason = _needed_by_sink(query, root)
     return replace(query, root=_normalized(root, reason) if reason else root)
+
+
+def _emptied(node: LogicalNode) -> LogicalNode:
+    """The node with a Normalize above each table that may be truncated: it knows all rows that go then."""
+    match node:
+        case LogicalLookup(match=match) if match is not None and match.versions and _truncates(node.right.input):
+            raise Refusal(
+                "a table with `on_truncate: empty` cannot be joined by its versions (FOR SYSTEM_TIME AS OF a time of "
+                "the row): a truncation does not say when the versions end. Set `on_truncate: refuse` for this table"
+            )
+        case LogicalNormalize() if _truncates(node.input.input):
+            return node
+        case LogicalScan() | LogicalFilter() if _truncates(node) and not _projected(node):
+            return _normalized(node, "a truncation retracts all rows")
+        case _:
+            return with_inputs(node, _emptied)
+
+
+def _truncates(node: LogicalNode) -> bool:
+    """Whether these are rows of a table that a truncation empties."""
+    scan = bare_scan(node)
+    return scan is not None and scan.source.truncates
+
+
+def _projected(node: LogicalNode) -> bool:
+    """Whether a projection, which need not keep the key, is among the filters above a table."""
+    while isinstance(node, LogicalFilter):
+        node = node.input
+    return isinstance(node, LogicalProject)
 
 
 def _varied(query: Query) -> frozenset[str]:

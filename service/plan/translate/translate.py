@@ -79,6 +79,7 @@ def translate(query: Query) -> physical.PhysicalSink:
         fixes=_fixed(query, node) if unmoved else (),
         ordered=bool(sub_key),
         format=sink.format,
+        connect_schema=sink.connect_schema,
     )
 
 

@@ -271,6 +271,31 @@ TYPES = (
             ),
         ),
         (
+            "primary_key: [order_id]",
+            "on_truncate: empty",
+            "6: tables.orders: `on_truncate: empty` is for a debezium table with a `primary_key`",
+        ),
+        (
+            "primary_key: [order_id]",
+            "on_bad_update: retract",
+            "6: tables.orders: `on_bad_update` is for an upsert table, or a debezium table without `exact`",
+        ),
+        (
+            "mode: retract\n    columns",
+            "mode: upsert\n    on_bad_update: null\n    columns",
+            "1: `on_bad_update: null` of table orders needs `dead_letters: {topic: …}`",
+        ),
+        (
+            "primary_key: [order_id]",
+            "on_truncate: clear",
+            "9: tables.orders.on_truncate: 'clear': expected refuse or empty",
+        ),
+        (
+            "mode: retract\n    sql:",
+            "mode: retract\n    connect_schema: true\n    sql:",
+            "11: sinks.result: `connect_schema` is for `format: json`; this sink has `format: avro`",
+        ),
+        (
             "mode: retract\n    sql:",
             "mode: retract\n    emit: once\n    sql:",
             "13: sinks.result.emit: 'once': expected changes or final",

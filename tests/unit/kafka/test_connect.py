@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import struct
 from pathlib import Path
@@ -270,55 +269,6 @@ def test_a_key_that_cannot_be_read_is_told_of_as_a_key(
     assert reason in letter.message
     assert "the value" not in letter.message
     assert "`key.format" in letter.message or "there is no key" in letter.message or "too large" in letter.message
-
-
-@pytest.mark.parametrize("form", ["json", "json with schema", "avro"])
-def test_a_value_that_debezium_did_not_get_is_a_dead_letter(form: str, tmp_path: Path) -> None:
-    """The placeholder is never taken for a value, and the message says how to have the database log it."""
-    missing = "__debezium_unavailable_value"
-    columns = {"id": "BIGINT NOT NULL", "note": "STRING", "photo": "BINARY", "tags": "ARRAY<STRING>", "other": "STRING"}
-    row = {"id": 1, "note": missing, "photo": missing.encode(), "tags": ["a", missing], "other": f"not {missing}"}
-    in_json = {**row, "photo": base64.b64encode(missing.encode()).decode()}
-    registry, source = (
-        FolderRegistry(tmp_path),
-        table(Record.of(columns), "append", "avro" if form == "avro" else "json"),
-    )
-    kinds = {
-        "id": "long",
-        "note": "string",
-        "photo": "bytes",
-        "tags": {"type": "array", "items": "string"},
-        "other": "string",
-    }
-    match form:
-        case "avro":
-            schema = {
-                "type": "record",
-                "name": "Row",
-                "fields": [{"name": each, "type": kind} for each, kind in kinds.items()],
-            }
-            value = framed(registry, schema, row)
-        case "json":
-            value = json.dumps(in_json).encode()
-        case _:
-            names = {"long": "int64", "string": "string", "bytes": "bytes"}
-            fields = [
-                {
-                    "field": each,
-                    **(
-                        {"type": names[kind]}
-                        if isinstance(kind, str)
-                        else {"type": "array", "items": {"type": "string"}}
-                    ),
-                }
-                for each, kind in kinds.items()
-            ]
-            value = wrapped({"type": "struct", "fields": fields}, in_json)
-    found = read(source, registry, (None, value))
-    (letter,) = found.letters
-    assert letter.stage == "value"
-    assert "the value of note, photo, tags, which" in letter.message
-    assert "REPLICA IDENTITY FULL" in letter.message
 
 
 @pytest.mark.parametrize("format_", [None, "string", "long", "json", "avro"])

@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.order import comparable, join_bytes
-from rowkind.operators.columns.changes import Changes, binary
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Rows, binary
 from rowkind.operators.columns.hashing import hash64
+from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import MOST_PLACES, SIDES, address, addressed
-from rowkind.service.execute.route import deliver, shard_without_key
+from rowkind.service.execute.route import deliver, leave, shard_without_key
 from rowkind.service.graph import Exit
 from rowkind.service.keys import Key
 from rowkind.service.physical import Traits
@@ -39,6 +41,17 @@ def test_what_goes_out_of_an_exit_goes_to_its_shard() -> None:
     assert sent(replace(way, stays=True), 2) == {2: rows.tolist()}
     assert sent(replace(way, stays=True), None) == by_hash
     assert sent(fact, None) == sent(fact, 1) == dict.fromkeys(range(3), rows.tolist())
+
+
+def test_a_truncation_goes_to_every_shard() -> None:
+    """Every shard may keep rows of the table."""
+    rows = Rows(np.array([RowKind.TRUNCATION], np.int8), np.ones(1, np.int64), binary([b""]))
+    way = Exit("way", select(BLOCKED, key=by(BLOCKED, "who")), to=9, level=4, stays=False, traits=Traits())
+    changes = leave(way, rows, OnFailure("t"))
+    parts = [(shard, addressed(part, 9)) for shard, _, part in deliver(way, changes, 3) if len(part)]
+    assert [(shard, part.kind.tolist(), part.seq.tolist()) for shard, part in parts] == [
+        (shard, [RowKind.TRUNCATION], [1]) for shard in range(3)
+    ]
 
 
 def test_keys_that_are_equal_but_for_parts_kept_apart_are_in_one_shard() -> None:

@@ -1,0 +1,64 @@
+"""Rows as JSON with Kafka Connect's schema beside them, as Connect's JsonConverter reads it with `schemas.enable`.
+
+Decimals are their digits as a whole number in base64, times are milliseconds (`avro.connect_schema`). NaN and the
+infinities are written as Python's json does: Connect has no form for them, and its converter refuses such a record
+rather than read it as 0.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from decimal import Context
+from typing import Any
+
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.connect_schema import is_time, struct_schema
+from rowkind.avro.schema import Record, Type
+from rowkind.avro.spelled import unit_of
+from rowkind.avro.to_json import json_values, nested_values
+
+_EXACT = Context(prec=100)
+"""More digits than a decimal has."""
+
+
+def rows_with_schema(record: Record, payloads: pa.BinaryArray) -> list[bytes]:
+    """Packed rows, none of them null, as JSON objects with `schema` and `payload`."""
+    decoded = codec.read(record, payloads)
+    columns = [_values(field.type, decoded.column(field.name)) for field in record.fields]
+    head = b'{"schema":' + _text(struct_schema(record)) + b',"payload":'
+    return [head + _text(dict(zip(record.names, row, strict=True))) + b"}" for row in zip(*columns, strict=True)]
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _values(type_: Type, column: pa.Array) -> list[Any]:
+    """The values of a column as a payload has them."""
+    if type_.kind in ("array", "map", "record"):
+        return nested_values(type_, column, _values)
+    if type_.logical == "decimal":
+        return _each(column, lambda value: _digits(int(value.scaleb(type_.scale, context=_EXACT))))
+    if type_.logical == "date":
+        return _each(column.cast(pa.int32()), int)
+    if is_time(type_):
+        per_ms = unit_of(type_) // 1_000
+        plain = pa.int32() if type_.logical == "time-millis" else pa.int64()
+        return _each(column.cast(plain), lambda since: since // per_ms)
+    if type_.kind in ("float", "double"):
+        return _each(column, float)
+    return json_values(type_, column)
+
+
+def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:
+    return [None if value is None else write(value) for value in column.to_pylist()]
+
+
+def _digits(number: int) -> str:
+    """A whole number in as few bytes of two's complement as hold it, as Java's BigInteger has it."""
+    length = (number if number >= 0 else ~number).bit_length() // 8 + 1
+    return base64.b64encode(number.to_bytes(length, "big", signed=True)).decode()

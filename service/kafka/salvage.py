@@ -1,0 +1,123 @@
+"""What becomes of the row of a key when its update is a dead letter, where the job says more than to keep it.
+
+    retract    the row goes: what is known is that it is not what it was
+    null       the columns that could not be read are NULL, if they may be; else the row is kept
+
+The record is a dead letter in any case. It is read again with fewer columns: with the key alone, or with each column by
+itself to see which ones are bad. That costs something for bad records only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.defaults import nothing
+from rowkind.avro.registry import Registry
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.arrival import ArrivalNumber
+from rowkind.operators.columns.changes import Indices, Rows
+from rowkind.service.execute.blocks import rows_by_kind
+from rowkind.service.execute.promises import OnBroken
+from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.kafka.decode import DecodedRecords, Decoder
+from rowkind.service.kafka.faults import Faults
+from rowkind.service.kafka.record import Records
+from rowkind.service.metrics import add, sample
+from rowkind.service.physical import PhysicalScan
+
+_STAGES = ("framing", "schema", "value")
+"""Where a record fails whose row is not known; at the others it is not even known that it is an update."""
+
+
+def decoder_of(scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> Decoder:
+    """The decoder of a scan, with what its table asks for bad updates."""
+    kind = Decoder if scan.source.on_bad_update == "keep" else SalvagingDecoder
+    return kind(scan, registry, tolerate=tolerate, promises=promises)
+
+
+class SalvagingDecoder(Decoder):
+    """Decodes as `Decoder` does, and makes of bad updates what the table says."""
+
+    def __init__(self, scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> None:
+        super().__init__(scan, registry, tolerate=tolerate, promises=promises)
+        self._registry = registry
+        self._narrow: dict[Sequence[str], Decoder] = {}
+
+    def decode(self, records: Records) -> DecodedRecords:
+        """The rows of `records` in their order, those of bad updates too, and the dead letters."""
+        decoded = super().decode(records)
+        key = self._scan.source.primary_key
+        numbers = ArrivalNumber.pack(records.offset, records.partition)
+        bad = _numbers(each for each in decoded.letters if each.stage in _STAGES)
+        at = np.flatnonzero(np.isin(numbers, bad))
+        # A plan that does not read the key reads no rows.
+        if not len(at) or not set(key) <= set(self._reader.names):
+            return decoded
+        salvage = self._retracted if self._scan.source.on_bad_update == "retract" else self._with_nulls
+        found = Rows.concat(list(salvage(records.take(at))))
+        rows = Rows.concat([decoded.rows, found])
+        sorter = np.argsort(numbers)
+        place = sorter[np.searchsorted(numbers, rows.seq, sorter=sorter)]
+        counters = dict(decoded.counters)
+        table = self._scan.source.table
+        for symbol, count in rows_by_kind(found.kind).items():
+            add(counters, {sample("rowkind_rows_in_total", table=table, kind=symbol): float(count)})
+        return replace(decoded, rows=rows.take(np.argsort(place, kind="stable")), counters=counters)
+
+    def _retracted(self, records: Records) -> Iterator[Rows]:
+        """Deletes of the rows of these records, by the keys in their values, or else by their Kafka keys."""
+        key = self._scan.source.primary_key
+        found = self._narrowed(key).decode(records)
+        gone = replace(found.rows, kind=np.full(len(found.rows), RowKind.DELETE, np.int8))
+        yield replace(gone, payload=self._widened(key, gone.payload))
+        at, faults = self._failed(records, found), Faults(len(records))
+        payload = self._deleted_rows(records, at, pa.nulls(len(at), pa.binary()), faults)
+        numbers = ArrivalNumber.pack(records.offset[at], records.partition[at])
+        deletes = Rows(np.full(len(at), RowKind.DELETE, np.int8), numbers, payload)
+        yield deletes.filter(~faults.bad[at])
+
+    def _with_nulls(self, records: Records) -> Iterator[Rows]:
+        """The rows of these records with NULL in the columns that cannot be read, where these may be NULL."""
+        key = self._scan.source.primary_key
+        wrong: dict[int, list[str]] = {row: [] for row in range(len(records))}
+        for name in self._reader.names:
+            narrow = self._narrowed(key if name in key else (*key, name))
+            for row in self._failed(records, narrow.decode(records)).tolist():
+                wrong[row].append(name)
+        nullable = {field.name for field in self._reader.fields if field.type.nullable} - set(key)
+        rows = sorted((names, row) for row, names in wrong.items() if set(names) <= nullable)
+        for names, same in groupby(rows, key=lambda each: each[0]):
+            good = tuple(name for name in self._reader.names if name not in names)
+            found = self._narrowed(good).decode(records.take(np.array([row for _, row in same])))
+            yield replace(found.rows, payload=self._widened(good, found.rows.payload))
+
+    def _narrowed(self, names: Sequence[str]) -> Decoder:
+        """A decoder that reads these columns alone."""
+        if names not in self._narrow:
+            calc = replace(self._scan.calc, input=self._reader.select(names))
+            self._narrow[names] = Decoder(replace(self._scan, calc=calc), self._registry, tolerate=True)
+        return self._narrow[names]
+
+    def _widened(self, names: Collection[str], payload: pa.BinaryArray) -> pa.BinaryArray:
+        """Rows of these columns as rows of all columns, the others NULL, or what comes nearest to it."""
+        columns = [field.name if field.name in names else nothing(field.type) for field in self._reader.fields]
+        return codec.read(self._reader.select(names), payload).assemble(self._reader, columns)
+
+    @staticmethod
+    def _failed(records: Records, decoded: DecodedRecords) -> Indices:
+        """Which of the records were no rows."""
+        bad = _numbers(decoded.letters)
+        return np.flatnonzero(np.isin(ArrivalNumber.pack(records.offset, records.partition), bad))
+
+
+def _numbers(letters: Iterator[DeadLetter] | Sequence[DeadLetter]) -> Indices:
+    """The arrival numbers of the records that became these dead letters."""
+    places = [(each.offset, each.partition) for each in letters]
+    offsets, partitions = np.array(places, np.int64).reshape(-1, 2).T
+    return ArrivalNumber.pack(offsets, partitions)
