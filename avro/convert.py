@@ -56,6 +56,8 @@ def check(source: Type, target: Type, path: str) -> None:
     """Raise ResolutionError, naming `path`, if values of `source` cannot be read as `target`."""
     if source.same_value(target) or (source.kind == "null" and target.nullable):
         return
+    if source.kind == "union" and not _odd(target):
+        _check_branches(source, target, path)
     if _odd(source) or _odd(target):
         return  # Only the value shows which branch it has.
     match source.kind, target.kind:
@@ -71,6 +73,21 @@ def check(source: Type, target: Type, path: str) -> None:
             check(source.element, target.element, f"{path}[]")
             return
     if not _scalar(source, target):
+        raise ResolutionError(path, refusal(path, source, target))
+
+
+def _check_branches(source: Type, target: Type, path: str) -> None:
+    """Raise ResolutionError where no branch of a union can be read, or a number of one would be taken for a time."""
+    readable_: dict[Type, bool] = {}
+    for branch in source.branches:
+        try:
+            check(branch, target, path)
+            readable_[branch] = True
+        except ResolutionError:
+            readable_[branch] = False
+    numbers = [branch for branch in source.branches if branch.kind in ("int", "long")]
+    taken = ticks(target) is not None and not all(readable_[branch] for branch in numbers)
+    if taken or not any(readable_[branch] for branch in source.branches if branch.kind != "null"):
         raise ResolutionError(path, refusal(path, source, target))
 
 

@@ -28,6 +28,8 @@ from rowkind.service.source_table import SourceTable
 
 _NOTHING = r'^\s*null\s*$|"payload"\s*:\s*null'
 _ROWS = ("before", "after")
+_FEW = 8
+"""Among how many of the last schemas that of a value is looked for."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,24 @@ class _Found:
         number = 0
         if is_wrapped(value):
             schema, value = value["schema"], value["payload"]
-            # Nearly always all are of one schema, which is the last one that was seen.
-            number = next((each for each in range(len(self.schemas), 0, -1) if self.schemas[each - 1] == schema), 0)
-            if not number:
-                self.schemas.append(schema)
-                number = len(self.schemas)
+            number = self._number(schema)
         if stage == "value" and not isinstance(value, dict):
             raise ValueProblem("it is no JSON object")
         self.values.append(value)
         self.numbers.append(number)
+
+    def _number(self, schema: Any) -> int:
+        # Nearly always all are of one schema, which is the last one that was seen.
+        last = len(self.schemas)
+        try:
+            number = next(
+                (each for each in range(last, max(last - _FEW, 0), -1) if self.schemas[each - 1] == schema), 0
+            )
+        except RecursionError:
+            raise ValueProblem("the schema beside the payload is nested too deeply") from None
+        if not number:
+            self.schemas.append(schema)
+        return number or len(self.schemas)
 
     def groups(self) -> list[tuple[Any, Indices]]:
         """The values that are there, by their schema, None for none."""

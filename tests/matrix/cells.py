@@ -7,7 +7,7 @@ import json
 import struct
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.json_rows import decode
-from rowkind.avro.registry import FolderRegistry
+from rowkind.avro.registry import FolderRegistry, identify
 from rowkind.avro.schema import Record
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.record import Records
@@ -55,9 +55,12 @@ def cells() -> Iterator[Cell]:
 
 def without_logical(schema: Any) -> Any:
     """A schema whose values fastavro writes as they are."""
-    if not isinstance(schema, dict):
-        return schema
-    return {name: each for name, each in schema.items() if name != "logicalType"}
+    match schema:
+        case dict():
+            return {name: without_logical(each) for name, each in schema.items() if name != "logicalType"}
+        case list():
+            return [without_logical(each) for each in schema]
+    return schema
 
 
 @cache
@@ -82,8 +85,32 @@ def message(cell: Cell) -> tuple[bytes, FolderRegistry]:
     fastavro.schemaless_writer(
         output, fastavro.parse_schema(row(without_logical(sent.avro))), {"id": 1, "x": sent.value}
     )
-    number = registry.register(f"x-{SENT.index(sent)}", Record.parse(row(sent.avro)))
+    schema = Record.parse(row(sent.avro))
+    # A subject of its own, so that there are no versions to compare with.
+    number = registry.register(f"x-{identify(schema)[1]}", schema)
     return struct.pack(">bI", 0, number) + output.getvalue(), registry
+
+
+def nested(cell: Cell, inside: str) -> Cell:
+    """The same value inside an array, a map or a struct: `ARRAY<{}>`, `MAP<STRING, {}>` or `STRUCT<a: {}>`."""
+    sent = cell.sent
+    match inside.partition("<")[0]:
+        case "ARRAY":
+            avro = {"type": "array", "items": sent.avro}
+            connect = {"type": "array", "items": sent.connect}
+            return replace(cell, sent=replace(sent, avro=avro, value=[sent.value], connect=connect, json=[sent.json]))
+        case "MAP":
+            avro = {"type": "map", "values": sent.avro}
+            connect = {"type": "map", "keys": {"type": "string"}, "values": sent.connect}
+        case _:
+            avro = {"type": "record", "name": "Nested", "fields": [{"name": "a", "type": sent.avro}]}
+            connect = {"type": "struct", "fields": [{"field": "a", **_or_nothing(sent.connect)}]}
+    value, json_ = {"a": sent.value}, {"a": sent.json}
+    return replace(cell, sent=replace(sent, avro=avro, value=value, connect=connect, json=json_))
+
+
+def _or_nothing(schema: Any) -> dict[str, Any]:
+    return schema if isinstance(schema, dict) else {}
 
 
 def outcomes(cell: Cell) -> dict[str, tuple[Any, str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from rowkind.avro.mismatch import spelled_out
 from rowkind.avro.type import Type
-from tests.matrix.cells import Cell, cells, outcomes
+from tests.matrix.cells import Cell, cells, message, nested, outcomes, read
 from tests.matrix.page import PAGE, replaced
 
 CELLS = [pytest.param(cell, id=f"{cell.form}: {cell.sent.name}") for cell in cells()]
@@ -26,6 +26,17 @@ def test_a_value_is_right_or_refused_with_what_to_declare(cell: Cell) -> None:
         assert "declare" in reason or "units" in reason, reason
         if cell.form != "JSON":
             assert any(word in reason for word in cell.sent.words), reason
+
+
+@pytest.mark.parametrize("inside", ["ARRAY<{}>", "MAP<STRING, {}>", "STRUCT<a: {}>"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_value_inside_of_another_is_read_the_same(cell: Cell, inside: str) -> None:
+    """An element of an array, a value of a map and a field of a struct are what they are as a column."""
+    found = nested(cell, inside)
+    value, registry = message(found)
+    for declared, right in list(cell.right.items())[:2]:
+        expected = [right] if inside.startswith("ARRAY") else {"a": right}
+        assert read(value, registry, inside.format(declared), cell.form) == (expected, ""), declared
 
 
 def test_the_table_of_the_page_is_up_to_date() -> None:

@@ -178,3 +178,14 @@ def test_schemas_that_do_not_go_together_are_refused_by_field(
     with pytest.raises(ResolutionError, match=text) as caught:
         resolve(Record.of(writer), Record.of(reader), pa.array([], pa.binary()))
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("branches", "wanted"),
+    [(["null", "string", "long"], "TIMESTAMP"), (["int", "string"], "DATE"), (["null", "boolean", "bytes"], "BIGINT")],
+)
+def test_a_union_is_refused_where_a_number_would_be_taken_for_a_time(branches: list[str], wanted: str) -> None:
+    """So is one of which no branch can be read at all."""
+    writer = {"type": "record", "name": "R", "fields": [{"name": "u", "type": branches}]}
+    with pytest.raises(ResolutionError, match=f"'u' is declared {wanted}"):
+        resolve(Record.parse(writer), Record.of({"u": wanted}), pa.array([], pa.binary()))

@@ -1,0 +1,57 @@
+"""What a table says of its topic beyond its columns: units of numbers, the format of keys, the record type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rowkind.service.job.columns import declared
+from rowkind.service.job.errors import JobError
+from rowkind.service.job.load import loaded
+from rowkind.service.plan.pipeline import source_table
+
+COLUMNS = "{id: BIGINT NOT NULL, code: STRING NOT NULL, day: DATE, at: TIME, due: TIMESTAMP_NTZ}"
+
+
+def table(settings: str) -> str:
+    """A job file whose table has some settings."""
+    return f"""
+job: j
+tables:
+  t: {{mode: upsert, format: json, columns: {COLUMNS}, {settings}}}
+sinks:
+  out: {{topic: o, mode: upsert, key: id, sql: SELECT id FROM t}}
+"""
+
+
+def test_units_keys_and_the_record_type_reach_the_reader(tmp_path: Path) -> None:
+    """As they are written, and `key` may be a section of its own."""
+    for key in ("key.format: long", "key: {format: long}"):
+        settings = f"primary_key: id, {key}, record: a.B, units: {{day: days, at: millis, due: micros}}"
+        source = source_table(loaded(table(settings), tmp_path / "job.yaml"), "t")
+        assert source.key_format == "long"
+        assert source.record == "a.B"
+        assert dict(source.units) == {"day": "days", "at": "millis", "due": "micros"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ("primary_key: id, units: {x: days}", "units: `units` names 'x', which is not among the columns id, code"),
+        ("primary_key: id, units: {id: millis}", "'id' is BIGINT: only a DATE, TIME or TIMESTAMP has a unit"),
+        ("primary_key: id, units: {day: millis}", "'day' is DATE, whose unit is days, and not millis"),
+        ("primary_key: id, units: {due: days}", "whose unit is seconds, millis, micros or nanos, and not days"),
+        ("primary_key: id, units: {due: hours}", "'hours': expected days, seconds, millis, micros or nanos"),
+        ("primary_key: id, key.format: raw", "'raw': expected string, long, json or avro"),
+        ("primary_key: [id, code], key.format: string", "is a key of one column, but the primary key has 2: id, code"),
+        ("primary_key: code, key.format: long", "`key.format: long` is a BIGINT, but 'code' is STRING"),
+        ("primary_key: id, format: plain_avro, record: a.B", "`format: plain_avro` does not have"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(settings: str, problem: str, tmp_path: Path) -> None:
+    """The message says what can be written."""
+    text = table(settings).replace("format: json, ", "") if "plain_avro" in settings else table(settings)
+    with pytest.raises(JobError) as caught:
+        declared(loaded(text, tmp_path / "job.yaml"), "t")
+    assert problem in str(caught.value)
