@@ -368,13 +368,12 @@ PhysicalNode = PhysicalScan | PhysicalOperator | PhysicalUnion
 class PhysicalSink:
     """The root: where the changes go.
 
-    `key` names the columns of the topic's key and the sink's unique key; empty for a retract or append topic
-    without one. `exchange` says that the changes must be shuffled by that key before they are written, because rows
-    with one key may come from several shards of the input. `ordered` says that the rows of a batch are written in
-    the order of their sub-key and, where that is the same, of their arrival. `fixes` are the parts of the input's
-    partition key for which that is not so although the key does not name them: they are the same in all rows that
-    ever have one key. `value` and `key_record` are the schemas of the topic, `format` is how rows of them are
-    written, and `connect_schema` whether JSON has Connect's schema beside the row.
+    `key` names the columns of the topic's key and the sink's unique key; empty for a retract or append topic without
+    one. `exchange` says that the changes must be shuffled by that key before they are written, because rows with one
+    key may come from several shards of the input. `ordered` says that the rows of a batch are written in the order of
+    their sub-key and, where that is the same, of their arrival. `fixes` are the parts of the input's partition key for
+    which that is not so although the key does not name them: they are the same in all rows that ever have one key.
+    `value` and `key_record` are the schemas of the topic, `format` and `connect_schema` are how rows are written.
     """
 
     name: str
