@@ -11,8 +11,10 @@ instead of a schema is an outage: HTTP 429 and 5xx, a redirect, a proxy's page, 
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -31,7 +33,7 @@ from rowkind.avro.errors import (
     UnknownSchemaError,
     UnknownSubjectError,
 )
-from rowkind.avro.registry import TIMEOUT, check_names, client_settings, unknown
+from rowkind.avro.registry import TIMEOUT, check_names, client_settings, listeners, unknown
 from rowkind.avro.schema import Record
 
 try:  # The client raises the errors of whichever of the two it finds, in this order.
@@ -161,17 +163,20 @@ class ConfluentRegistry:
         All others are outages.
         """
         try:
-            return self._session.within(call)
+            found = self._session.within(call, self._unanswered)
         except SchemaRegistryError as error:
             if (own := meant(error)) is not None:
+                self._answered()
                 raise own from error
             if error.http_status_code in (401, 403):
+                self._unanswered("it refuses the login")
                 raise RegistryUnreachableError(
                     f"the registry at {self.address} refuses the login (HTTP {error.http_status_code}): "
                     f"check basic.auth.user.info or the token"
                 ) from error
             raise self._failing(_http(error)) from error
         except httpx.ConnectError as error:
+            self._unanswered(_line(error))
             raise RegistryUnreachableError(
                 f"the registry at {self.address} cannot be reached: {_line(error)}. Check registry.url and the network."
             ) from error
@@ -181,10 +186,23 @@ class ConfluentRegistry:
             raise self._failing(f"its answer is not JSON ({_line(error)})") from error
         except Exception as error:  # whatever the client makes of an answer that no registry gives
             raise self._failing(f"{type(error).__name__}: {_line(error)}") from error
+        self._answered()
+        return found
+
+    def _unanswered(self, why: str) -> None:
+        seconds = time.monotonic() - self._session.since
+        for listener in listeners:
+            listener(self.address, seconds, why)
+
+    def _answered(self) -> None:
+        self._session.since = math.inf
+        for listener in listeners:
+            listener(self.address, None, "")
 
     def _failing(self, why: str) -> RegistryUnreachableError:
         # The client keeps an answer even if it holds nothing that was asked for.
         self._session.client.clear_caches()  # type: ignore[no-untyped-call]
+        self._unanswered(why)
         return RegistryUnreachableError(
             f"the registry at {self.address} does not answer as it should: {why}. Check the registry, and any proxy in "
             f"front of it; a running job waits until it answers.",
@@ -217,9 +235,13 @@ class _Session:
             raise RegistryError(f"the settings of the registry are wrong: {error}") from error
         self.seconds: float = self._settings[TIMEOUT]
         self.schemas: dict[int | uuid.UUID, Record | SchemaError] = {}
+        self.since = math.inf
+        """Since when nothing was answered that was asked, by the monotonic clock."""
 
-    def within(self, call: Callable[[SchemaRegistryClient], Answer]) -> Answer:
-        """The answer to a call, which may take so many seconds in all. Raises TimeoutError.
+    def within(self, call: Callable[[SchemaRegistryClient], Answer], waits: Callable[[str], None]) -> Answer:
+        """The answer to a call, which may take so many seconds in all; `waits` is told each second.
+
+        Raises TimeoutError.
 
         The client's own timeout is of each wait for a byte, and none is of the name's resolution or of its retries. So
         the call is in a thread, which ends with its connection when the client is closed.
@@ -233,15 +255,20 @@ class _Session:
             except BaseException as error:  # noqa: BLE001 - it is raised where it was asked
                 answer.set_exception(error)
 
+        begun = time.monotonic()
+        self.since = min(self.since, begun)
         threading.Thread(target=run, name="registry", daemon=True).start()
-        try:
-            return answer.result(self.seconds)
-        except TimeoutError:
+        while not answer.done() and (left := begun + self.seconds - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                answer.exception(min(1.0, left))
             if not answer.done():
-                self.client = SchemaRegistryClient.new_client(self._settings)
-                with suppress(Exception):  # it is gone either way
-                    client.close()
-            raise
+                waits("it has not answered")
+        if not answer.done():
+            self.client = SchemaRegistryClient.new_client(self._settings)
+            with suppress(Exception):  # it is gone either way
+                client.close()
+            raise TimeoutError
+        return answer.result()
 
 
 @lru_cache(maxsize=16)

@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +29,13 @@ ANSWER_SECONDS = 10.0
 
 _NUMBERS = {TIMEOUT, "max.retries", "retries.wait.ms", "retries.max.wait.ms", "cache.capacity", "cache.latest.ttl.sec"}
 """Settings of Confluent's client that must be numbers; in a job file all settings are text."""
+
+
+Unanswered = Callable[[str, float | None, str], None]
+"""Told of a registry, by its address, that it has not answered for so many seconds, and why; None once it has."""
+
+listeners: list[Unanswered] = []
+"""Who is told in this process, by the thread that waits, each second."""
 
 
 class Registry(Protocol):

@@ -71,8 +71,8 @@ _OWN: Mapping[str, Schema] = {
             "outage": {
                 **_SETTING,
                 "title": "length of time",
-                "description": "For how long brokers that went away are waited for; for as long as it takes if left "
-                "out.",
+                "description": "For how long brokers or a registry that went away are waited for; for as long as it "
+                "takes if left out.",
             },
         },
         "required": ["bootstrap.servers"],
