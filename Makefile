@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test docs pictures soak chaos rewind cluster kubernetes fuzz lint format bench bench-compare lock audit licences dist clean
+.PHONY: help setup demo quick test docs pictures soak chaos rewind terminate cluster kubernetes fuzz lint format bench bench-compare lock audit licences dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -75,6 +75,10 @@ chaos: $(VENV)/.warm ## faults against running jobs, FAULTS=30 of them; ARGS="--
 STARTS ?= 300
 rewind: $(VENV)/.warm ## starts of a job from savepoints and older checkpoints, STARTS=300 of them; ARGS="--seed 7"
 	$(BIN)/python -m tests.chaos.rewind --starts $(STARTS) $(ARGS)
+
+SIGNALS ?= 100
+terminate: $(VENV)/.warm ## SIGTERM or SIGINT at random moments of a job's life, SIGNALS=100 of them; ARGS="--seed 7"
+	$(BIN)/python -m tests.chaos.terminate --times $(SIGNALS) $(ARGS)
 
 LOSSES ?= 24
 cluster: $(VENV)/.warm ## losses of a job on a Spark cluster, LOSSES=24 of them; ARGS="--seed 7 --only lose_machine"

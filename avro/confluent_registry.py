@@ -3,14 +3,23 @@
 In a module of its own, because its client and what that brings along take a quarter of a second and 20 MB to load, in
 every process that a job has. What was learned is kept for the life of the process and shared by all registries with the
 same settings.
+
+Only the registry's own word, an error code of its API, says that a schema or subject is unknown. Whatever else comes
+instead of a schema is an outage: HTTP 429 and 5xx, a redirect, a proxy's page, an answer that does not come in time.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
+import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -20,10 +29,11 @@ from rowkind.avro.errors import (
     IncompatibleSchemaError,
     RegistryError,
     RegistryUnreachableError,
+    SchemaError,
     UnknownSchemaError,
     UnknownSubjectError,
 )
-from rowkind.avro.registry import check_names, unknown
+from rowkind.avro.registry import TIMEOUT, check_names, client_settings, listeners, unknown
 from rowkind.avro.schema import Record
 
 try:  # The client raises the errors of whichever of the two it finds, in this order.
@@ -33,11 +43,22 @@ except ImportError:
 
 Answer = TypeVar("Answer")
 
+_NO_SCHEMA = {40400, 40403}
+"""The registry's error codes for an id that it does not know; the first is that of the client's own mock."""
+
+_NO_GUIDS = 404
+"""A registry of before there were GUIDs has no such path, and says so with this error code."""
+
+_NO_SUBJECT = {40400, 40401, 40402, 40403}
+_INVALID = 422
+_LONGEST_WORDS = 200
+
 
 class ConfluentRegistry:
     """A registry with Confluent's HTTP interface; `config` is that of its Python client, with names as in librdkafka.
 
-    For example `{"url": "https://…", "basic.auth.user.info": "user:password", "ssl.ca.location": "ca.pem"}`.
+    For example `{"url": "https://…", "basic.auth.user.info": "user:password", "ssl.ca.location": "ca.pem"}`. Its
+    `timeout` is how many seconds one call may take in all, with all retries and however slowly the answer comes.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -49,20 +70,17 @@ class ConfluentRegistry:
 
     def schema_by_id(self, schema_id: int | uuid.UUID) -> Record:
         """The schema with this id or GUID. Raises UnknownSchemaError."""
-        if schema_id not in self._session.schemas:
-            client = self._session.client
-            if isinstance(schema_id, uuid.UUID):
-                found = self._ask(lambda: client.get_schema_by_guid(str(schema_id)), UnknownSchemaError, schema_id)
-            else:
-                found = self._ask(lambda: client.get_schema(schema_id), UnknownSchemaError, schema_id)
-            self._session.schemas[schema_id] = self._parse(found, f"schema {schema_id}")
-        return self._session.schemas[schema_id]
+        known = self._session.schemas.get(schema_id)
+        if known is None:
+            known = self._session.schemas[schema_id] = self._fetched(schema_id)
+        if isinstance(known, SchemaError):
+            raise known
+        return known
 
     def latest(self, subject: str) -> Record:
         """The newest schema of a subject. Raises UnknownSubjectError."""
-        client = self._session.client
-        client.clear_latest_caches()  # type: ignore[no-untyped-call]
-        found = self._ask(lambda: client.get_latest_version(subject), UnknownSubjectError, subject)
+        self._session.client.clear_latest_caches()  # type: ignore[no-untyped-call]
+        found = self._ask(lambda client: client.get_latest_version(subject), lambda error: self._no(error, subject))
         if found is None:
             raise unknown(UnknownSubjectError, subject, self.address)
         return self._parse(found.schema, f"subject {subject!r}")
@@ -71,68 +89,186 @@ class ConfluentRegistry:
         """The id of the schema under the subject, which it is added to if it is new there."""
         check_names(subject, record)
         schema = Schema(record.to_json(), "AVRO")
-        return int(
-            self._ask(lambda: self._session.client.register_schema(subject, schema), UnknownSubjectError, subject)
-        )
+
+        def refused(error: SchemaRegistryError) -> RegistryError | None:
+            if error.http_status_code == 409:
+                return IncompatibleSchemaError(
+                    f"the registry refuses the schema for subject {subject!r}: {error.error_message}. Change the "
+                    f"query's columns, write to another topic, or relax the compatibility rule of the subject."
+                )
+            if error.http_status_code == _INVALID and error.error_code != SchemaRegistryError.UNKNOWN:
+                return RegistryError(f"the registry at {self.address} says: {error}")
+            return None
+
+        return self._ask(lambda client: int(client.register_schema(subject, schema)), refused)
 
     @property
     def address(self) -> str:
-        """The address of the registry, for messages."""
-        return str(self._config.get("url"))
+        """The address of the registry, for messages, without a login that it may have."""
+        return re.sub(r"//[^/@]*@", "//", str(self._config.get("url")))
+
+    def _fetched(self, schema_id: int | uuid.UUID) -> Record | SchemaError:
+        """The schema of this id as the registry has it, or what is wrong with it, which will not change either."""
+
+        def missing(error: SchemaRegistryError) -> RegistryError | None:
+            by_guid = isinstance(schema_id, uuid.UUID) and error.error_code == _NO_GUIDS
+            known = error.http_status_code == 404 and (error.error_code in _NO_SCHEMA or by_guid)
+            return unknown(UnknownSchemaError, schema_id, self.address) if known else None
+
+        def call(client: SchemaRegistryClient) -> Any:
+            if isinstance(schema_id, uuid.UUID):
+                return client.get_schema_by_guid(str(schema_id))
+            return client.get_schema(schema_id)
+
+        found = self._ask(call, missing)
+        try:
+            return self._parse(found, f"schema {schema_id}")
+        except SchemaError as error:
+            return error
+
+    def _no(self, error: SchemaRegistryError, subject: str) -> RegistryError | None:
+        known = error.http_status_code == 404 and error.error_code in _NO_SUBJECT
+        return unknown(UnknownSubjectError, subject, self.address) if known else None
 
     def _parse(self, schema: Any, what: str) -> Record:
         if (schema.schema_type or "AVRO") != "AVRO":
             raise RegistryError(f"{what} at {self.address} is of type {schema.schema_type}: only Avro can be read")
+        if not isinstance(schema.schema_str, str):
+            raise self._failing(f"its answer for {what} holds no schema")
         return Record.parse(schema.schema_str, references=self._references(schema))
 
     def _references(self, schema: Any) -> list[str]:
         """The schemas that this one refers to, each after those that it refers to itself."""
         found: list[str] = []
         for reference in schema.references or ():
-            fetch = partial(self._session.client.get_version, reference.subject, reference.version)
-            named = self._ask(fetch, UnknownSubjectError, reference.subject).schema
+            name, version = reference.subject, reference.version
+
+            def call(client: SchemaRegistryClient, name: str = name, version: int = version) -> Any:
+                return client.get_version(name, version)
+
+            def missing(error: SchemaRegistryError, name: str = name) -> RegistryError | None:
+                return self._no(error, name)
+
+            named = self._ask(call, missing).schema
             found += [*self._references(named), str(named.schema_str)]
         return found
 
-    def _ask(self, call: Callable[[], Answer], missing: type[RegistryError], what: object) -> Answer:
-        """The answer to a call, its errors as ours."""
+    def _ask(
+        self,
+        call: Callable[[SchemaRegistryClient], Answer],
+        meant: Callable[[SchemaRegistryError], RegistryError | None],
+    ) -> Answer:
+        """The answer to a call, its errors as ours; `meant` knows those that are the registry's word on what was asked.
+
+        All others are outages.
+        """
         try:
-            return call()
+            found = self._session.within(call, self._unanswered)
         except SchemaRegistryError as error:
-            if error.http_status_code == 404:
-                raise unknown(missing, what, self.address) from error
-            if error.http_status_code == 409:
-                raise IncompatibleSchemaError(
-                    f"the registry refuses the schema for subject {what!r}: {error.error_message}. Change the query's "
-                    f"columns, write to another topic, or relax the compatibility rule of the subject."
-                ) from error
+            if (own := meant(error)) is not None:
+                self._answered()
+                raise own from error
             if error.http_status_code in (401, 403):
+                self._unanswered("it refuses the login")
                 raise RegistryUnreachableError(
                     f"the registry at {self.address} refuses the login (HTTP {error.http_status_code}): "
                     f"check basic.auth.user.info or the token"
                 ) from error
-            if error.http_status_code >= 500:
-                raise self._unreachable(error) from error
-            raise RegistryError(f"the registry at {self.address} says: {error}") from error
-        except (httpx.HTTPError, OSError) as error:
-            raise self._unreachable(error) from error
+            raise self._failing(_http(error)) from error
+        except httpx.ConnectError as error:
+            self._unanswered(_line(error))
+            raise RegistryUnreachableError(
+                f"the registry at {self.address} cannot be reached: {_line(error)}. Check registry.url and the network."
+            ) from error
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise self._failing(f"no answer came within {self._session.seconds:g} s") from error
+        except ValueError as error:
+            raise self._failing(f"its answer is not JSON ({_line(error)})") from error
+        except Exception as error:  # whatever the client makes of an answer that no registry gives
+            raise self._failing(f"{type(error).__name__}: {_line(error)}") from error
+        self._answered()
+        return found
 
-    def _unreachable(self, error: Exception) -> RegistryUnreachableError:
+    def _unanswered(self, why: str) -> None:
+        seconds = time.monotonic() - self._session.since
+        for listener in listeners:
+            listener(self.address, seconds, why)
+
+    def _answered(self) -> None:
+        self._session.since = math.inf
+        for listener in listeners:
+            listener(self.address, None, "")
+
+    def _failing(self, why: str) -> RegistryUnreachableError:
+        # The client keeps an answer even if it holds nothing that was asked for.
+        self._session.client.clear_caches()  # type: ignore[no-untyped-call]
+        self._unanswered(why)
         return RegistryUnreachableError(
-            f"the registry at {self.address} cannot be reached: {error}. Check registry.url and the network, then "
-            f"start the job again."
+            f"the registry at {self.address} does not answer as it should: {why}. Check the registry, and any proxy in "
+            f"front of it; a running job waits until it answers.",
+            listens=True,
         )
 
 
+def _http(error: SchemaRegistryError) -> str:
+    """What a registry's answer says that is an error of HTTP."""
+    status = error.http_status_code
+    if 300 <= status < 400:
+        return f"it redirects elsewhere (HTTP {status}), which is not followed: registry.url must be the address itself"
+    return f"HTTP {status}, {_line(error.error_message or 'without a message')}"
+
+
+def _line(said: object) -> str:
+    """What an error says, in a line of bounded length."""
+    text = " ".join(str(said).split())
+    return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}…"
+
+
 class _Session:
-    """A client and the schemas that it has fetched."""
+    """A client, and the schemas that it has fetched, or what is wrong with them."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         try:
-            self.client = SchemaRegistryClient.new_client(config)
+            self._settings = client_settings(config)
+            self.client = SchemaRegistryClient.new_client(self._settings)
         except (ValueError, TypeError, OSError) as error:
             raise RegistryError(f"the settings of the registry are wrong: {error}") from error
-        self.schemas: dict[int | uuid.UUID, Record] = {}
+        self.seconds: float = self._settings[TIMEOUT]
+        self.schemas: dict[int | uuid.UUID, Record | SchemaError] = {}
+        self.since = math.inf
+        """Since when nothing was answered that was asked, by the monotonic clock."""
+
+    def within(self, call: Callable[[SchemaRegistryClient], Answer], waits: Callable[[str], None]) -> Answer:
+        """The answer to a call, which may take so many seconds in all; `waits` is told each second.
+
+        Raises TimeoutError.
+
+        The client's own timeout is of each wait for a byte, and none is of the name's resolution or of its retries. So
+        the call is in a thread, which ends with its connection when the client is closed.
+        """
+        answer: Future[Answer] = Future()
+        client = self.client
+
+        def run() -> None:
+            try:
+                answer.set_result(call(client))
+            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked
+                answer.set_exception(error)
+
+        begun = time.monotonic()
+        self.since = min(self.since, begun)
+        threading.Thread(target=run, name="registry", daemon=True).start()
+        while not answer.done() and (left := begun + self.seconds - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                answer.exception(min(1.0, left))
+            if not answer.done():
+                waits("it has not answered")
+        if not answer.done():
+            self.client = SchemaRegistryClient.new_client(self._settings)
+            with suppress(Exception):  # it is gone either way
+                client.close()
+            raise TimeoutError
+        return answer.result()
 
 
 @lru_cache(maxsize=16)

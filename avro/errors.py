@@ -5,7 +5,7 @@ AvroError
 │   └── ResolutionError          a writer's schema that cannot be read as the table's columns; names the column
 ├── EncodeError                  a column that does not fit the schema it is written under: NULL where none may be, …
 └── RegistryError                the schema registry could not do what was asked
-    ├── RegistryUnreachableError nobody answers, or refuses the login: check address and login, then start again
+    ├── RegistryUnreachableError it does not answer as a registry does, not in time, or refuses the login
     ├── UnknownSchemaError       no schema has this id: the record was written with another registry
     ├── UnknownSubjectError      no schema was ever registered under this subject: check the name or register one
     └── IncompatibleSchemaError  the registry's compatibility rule refuses the schema: change the columns or the rule
@@ -48,13 +48,18 @@ class RegistryError(AvroError):
 
 
 class RegistryUnreachableError(RegistryError):
-    """Nobody answers at the registry's address, or the registry refuses the login.
+    """The registry, or a proxy in front of it, does not answer as a registry does, or not in time.
 
-    Check `registry.url`, the network and the credentials, then start the job again.
+    Check `registry.url`, the network, the credentials, and what lies between. A running job waits until it answers.
+    `listens`: a server is there and may answer later; else nothing is, or it refuses the login.
     """
 
     exit_code = UNREACHABLE
     retryable = True
+
+    def __init__(self, message: str, *, listens: bool = False) -> None:
+        super().__init__(message)
+        self.listens = listens
 
 
 class UnknownSchemaError(RegistryError):

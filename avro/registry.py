@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import tempfile
 import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rowkind.avro.errors import RegistryError, SchemaError, UnknownSchemaError, UnknownSubjectError
 from rowkind.avro.schema import Record
@@ -20,6 +22,20 @@ from rowkind.avro.schema import Record
 _VERSIONED = re.compile(r"(?P<subject>.+?)(?:\.v(?P<version>[0-9]+))?\.avsc")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+TIMEOUT = "timeout"
+ANSWER_SECONDS = 10.0
+"""How long a registry may take for one answer in all, retries included, unless `timeout` says otherwise."""
+
+_NUMBERS = {TIMEOUT, "max.retries", "retries.wait.ms", "retries.max.wait.ms", "cache.capacity", "cache.latest.ttl.sec"}
+"""Settings of Confluent's client that must be numbers; in a job file all settings are text."""
+
+
+Unanswered = Callable[[str, float | None, str], None]
+"""Told of a registry, by its address, that it has not answered for so many seconds, and why; None once it has."""
+
+listeners: list[Unanswered] = []
+"""Who is told in this process, by the thread that waits, each second."""
 
 
 class Registry(Protocol):
@@ -136,6 +152,21 @@ class NoRegistry:
         """Raises RegistryError."""
         del record
         raise RegistryError(f"subject {subject!r} cannot be registered, as the job names no registry")
+
+
+def client_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as Confluent's client takes them. Raises ValueError for one that must be a number and is none."""
+    settings: dict[str, Any] = {TIMEOUT: ANSWER_SECONDS, **config}
+    for name in settings.keys() & _NUMBERS:
+        try:
+            number = float(settings[name])
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number) or number < 0 or (name == TIMEOUT and not number):
+            wanted = "a number of seconds above 0" if name == TIMEOUT else "a number, 0 or more"
+            raise ValueError(f"`{name}` must be {wanted}, not {settings[name]!r}")
+        settings[name] = number
+    return settings
 
 
 def identify(record: Record) -> tuple[int, uuid.UUID]:

@@ -19,6 +19,12 @@ __all__ = ["Field", "Record", "Type", "TypeKind"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+_LONGEST = 2 << 20
+"""The most characters of a schema. A registry of Confluent's keeps half of that."""
+
+_DEEPEST = 400
+"""How deep the JSON of a schema may be nested: each type inside another is up to four brackets."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -59,16 +65,10 @@ class Record:
         whose types it may use by name. Raises SchemaError.
         """
         if isinstance(schema, bytes | str):
-            try:
-                schema = json.loads(schema)
-            except ValueError as error:
-                text = schema.decode(errors="replace") if isinstance(schema, bytes) else schema
-                if not _NAME.fullmatch(text.strip()):
-                    raise SchemaError(f"the schema is not JSON: {error}") from None
-                schema = text.strip()
+            schema = _parsed(schema)
         reader = SchemaReader()
         for reference in references:
-            reader.type(json.loads(reference), "", ())
+            reader.type(_parsed(reference), "", ())
         if isinstance(schema, dict) and schema.get("type") in ("record", "error"):
             name = reader.define(schema, "")
             # The columns are read as if outside of the record, so that each is complete even where it contains the
@@ -154,3 +154,28 @@ class Record:
         return len(self.fields) == len(other.fields) and all(
             mine.type.same_value(theirs.type) for mine, theirs in zip(self.fields, other.fields, strict=True)
         )
+
+
+def _parsed(text: bytes | str) -> Any:
+    """The JSON of a schema, or the name that it is. Raises SchemaError."""
+    if len(text) > _LONGEST:
+        raise SchemaError(f"the schema is too large: {len(text):,} characters, and {_LONGEST:,} are the most")
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise SchemaError(f"the schema is nested too deeply: more than {_DEEPEST} brackets inside each other") from None
+    except ValueError as error:
+        name = text.decode(errors="replace") if isinstance(text, bytes) else text
+        if not _NAME.fullmatch(name.strip()):
+            raise SchemaError(f"the schema is not JSON: {error}") from None
+        return name.strip()
+    level, depth = [found], 0
+    while level := [inner for each in level for inner in _inside(each)]:
+        depth += 1
+        if depth > _DEEPEST:
+            raise SchemaError(f"the schema is nested too deeply: more than {_DEEPEST} brackets inside each other")
+    return found
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

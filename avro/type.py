@@ -30,6 +30,9 @@ PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "str
 
 _MOST_NODES = 20_000
 _MOST_DIGITS = 76
+_LONG = 250
+_DEEPEST = 100
+"""How deep types may be nested when written out: whatever walks them calls itself at each level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +221,21 @@ class SchemaReader:
 
     def __init__(self) -> None:
         self._definitions: dict[str, tuple[dict[str, Any], str]] = {}
-        self._nodes = 0
+        self._nodes = self._depth = 0
 
     def type(self, schema: Any, namespace: str, inside: tuple[str, ...]) -> Type:
         """The type of `schema` in a namespace, inside the records of these full names."""
         self._nodes += 1
         if self._nodes > _MOST_NODES:
             raise SchemaError(f"the schema is too large: more than {_MOST_NODES} types when written out")
+        if self._depth == _DEEPEST:
+            raise SchemaError(f"the schema is nested too deeply: more than {_DEEPEST} types inside each other")
+        self._depth += 1
+        found = self._type(schema, namespace, inside)
+        self._depth -= 1
+        return found
+
+    def _type(self, schema: Any, namespace: str, inside: tuple[str, ...]) -> Type:
         if isinstance(schema, list):
             return self._union([self.type(branch, namespace, inside) for branch in schema])
         if isinstance(schema, str):
@@ -261,7 +272,9 @@ class SchemaReader:
             try:
                 type_ = self.type(_entry(field, "type"), namespace, inside)
             except SchemaError as error:
-                raise SchemaError(f"field {name!r}: {error}") from None
+                # Of a place that is deep inside, the innermost fields say enough.
+                told = str(error)
+                raise SchemaError(told if len(told) > _LONG else f"field {name!r}: {told}") from None
             default = json.dumps(field["default"], sort_keys=True) if "default" in field else None
             fields.append(Field(name, type_, default, tuple(field.get("aliases", ()))))
         return tuple(fields)

@@ -29,6 +29,7 @@ MetricName = Literal[
     "rowkind_up",
     "rowkind_restarts_total",
     "rowkind_outages_total",
+    "rowkind_waiting_seconds",
     "rowkind_rows_in_total",
     "rowkind_bytes_in_total",
     "rowkind_rows_out_total",
@@ -64,6 +65,7 @@ MetricName = Literal[
     "rowkind_latency_seconds",
     "rowkind_lag_rows",
     "rowkind_lag_seconds",
+    "rowkind_held_seconds",
     "rowkind_committed_offset",
 ]
 """The name of a metric; `METRICS` has one entry for each."""
@@ -133,7 +135,29 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("rowkind_restarts_total", "counter", "times", "Starts of a query after a failure that passes.", _QUERY),
     Metric("rowkind_outages_total", "counter", "times", "Times that Kafka stopped answering."),
-    Metric("rowkind_lag_rows", "gauge", "rows", "Offsets still to be read; transaction markers take some.", _PARTITION),
+    Metric(
+        "rowkind_waiting_seconds",
+        "gauge",
+        "seconds",
+        "For how long the job has waited for what is not its own: kafka, a topic, the registry or the checkpoint. 0 if "
+        "it does not wait.",
+        ("system",),
+    ),
+    Metric(
+        "rowkind_lag_rows",
+        "gauge",
+        "rows",
+        "Offsets still to be read to the end of the partition, those that open transactions hold included. Transaction "
+        "markers take some.",
+        _PARTITION,
+    ),
+    Metric(
+        "rowkind_held_seconds",
+        "gauge",
+        "seconds",
+        "For how long an open transaction has kept what is behind it in a partition from being read; 0 if none has.",
+        _PARTITION,
+    ),
     Metric(
         "rowkind_lag_seconds",
         "gauge",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ import click
 from rowkind.errors import REFUSED
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
 from rowkind.service.cli.telling import LogForm, telling, usual
+from rowkind.service.run.signals import until_a_signal
 
 OnChange = Literal["tell", "upgrade"]
 
@@ -80,7 +82,9 @@ def run(
     stdin: bool,
     form: LogForm | None,
 ) -> None:
-    """Run the job until SIGTERM or SIGINT; the batch in progress is finished.
+    """Run the job until SIGTERM or SIGINT. It ends within five seconds.
+
+    The batch in progress is finished, if it takes no longer; else it is done again at the next start.
 
     What is rebuilt reads its topics from where the job says, and writes nothing until it has read what there is. Then
     its result topics are brought up to date in one transaction: what should not be there is taken back, what is missing
@@ -95,25 +99,36 @@ def run(
         options = [] if master is None else ["--master", master]
         _together(path, upgrades=upgrade or on_change == "upgrade", options=options, host=host, port=port, form=form)
         return
-    job = load_job(path, sys.stdin.read() if stdin else None)
-    job.check_runnable()
-    if master is None:
-        from rowkind.service.spark.session import begin  # noqa: PLC0415 -- as above
+    with until_a_signal() as signals:
+        job = load_job(path, sys.stdin.read() if stdin else None)
+        job.check_runnable()
+        if master is None:
+            from rowkind.service.spark.session import begin  # noqa: PLC0415 -- as above
 
-        begin(job.checkpoint or "", job.budget)
-    elif job.memory is not None:
-        fail(
-            "`memory` divides the memory of one machine. With --master leave it out, and give driver and executors "
-            "theirs by Spark's settings, spark.executor.memory and spark.executor.memoryOverhead",
-            REFUSED,
-        )
-    fresh = planned_queries(job)
-    from rowkind.service.run.lifecycle import Rebuild  # noqa: PLC0415 -- loaded when it is needed
-    from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- as above
+            begin(job.checkpoint or "", job.budget)
+        elif job.memory is not None:
+            fail(
+                "`memory` divides the memory of one machine. With --master leave it out, and give driver and executors "
+                "theirs by Spark's settings, spark.executor.memory and spark.executor.memoryOverhead",
+                REFUSED,
+            )
+        from rowkind.service.run.lifecycle import Rebuild  # noqa: PLC0415 -- loaded when it is needed
+        from rowkind.service.run.process import run as live  # noqa: PLC0415 -- as above
 
-    rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
-    with telling(form or usual()) as watch:
-        live(job, fresh, master=master, host=host, port=port, rebuild=rebuild, savepoint=savepoint, watch=watch)
+        rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
+        with telling(form or usual()) as watch:
+            plan = partial(planned_queries, job)
+            live(
+                job,
+                plan,
+                signals,
+                master=master,
+                host=host,
+                port=port,
+                rebuild=rebuild,
+                savepoint=savepoint,
+                watch=watch,
+            )
 
 
 def _together(
@@ -141,15 +156,19 @@ def executor() -> None:
 @click.option("--master", metavar="URL", help="A Spark master instead of this process.")
 def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None:
     """Move the job's state to as many partitions as the job has tasks. A run that is under way is ended."""
-    job = load_job(job_file)
-    job = job.model_copy(update={"parallelism": parallelism or job.parallelism})
-    job.check_runnable()
-    fresh = planned_queries(job)
-    from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- loaded when it is needed
+    with until_a_signal() as signals:
+        job = load_job(job_file)
+        job = job.model_copy(update={"parallelism": parallelism or job.parallelism})
+        job.check_runnable()
+        from rowkind.service.run.process import run as live  # noqa: PLC0415 -- loaded when it is needed
 
-    with telling(usual()) as watch:
-        live(job, fresh, master=master, host="127.0.0.1", port=0, rebuild="nothing", moves=True, watch=watch)
-    click.echo(f"rescaled: the job runs with `parallelism: {job.parallelism}`")
+        plan = partial(planned_queries, job)
+        with telling(usual()) as watch:
+            live(
+                job, plan, signals, master=master, host="127.0.0.1", port=0, rebuild="nothing", moves=True, watch=watch
+            )
+        if not signals.count:
+            click.echo(f"rescaled: the job runs with `parallelism: {job.parallelism}`")
 
 
 @click.command(epilog=calls("rowkind savepoint job.yaml /backup/monday"))

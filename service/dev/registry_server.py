@@ -100,10 +100,13 @@ def _schema(body: bytes) -> Record:
 
 
 def _register(registry: FolderRegistry, body: bytes, subject: str) -> Any:
+    """Confluent's serializer takes the GUID for a record's header from this answer, or from that of a look-up."""
+    schema = _schema(body)
     try:
-        return {"id": registry.register(subject, _schema(body))}
+        registry.register(subject, schema)
     except AvroError as error:
         raise _Refusal(422, _INVALID, str(error)) from None
+    return _found(registry, subject, schema)
 
 
 def _versions(registry: FolderRegistry, subject: str) -> dict[int, Record]:
@@ -119,9 +122,12 @@ def _told(subject: str, version: int, record: Record) -> Any:
 
 
 def _look_up(registry: FolderRegistry, body: bytes, subject: str) -> Any:
-    wanted = identify(_schema(body))
+    return _found(registry, subject, _schema(body))
+
+
+def _found(registry: FolderRegistry, subject: str, schema: Record) -> Any:
     for version, record in _versions(registry, subject).items():
-        if identify(record) == wanted:
+        if identify(record) == identify(schema):
             return _told(subject, version, record)
     raise _Refusal(404, _NO_SCHEMA, "Schema not found")
 

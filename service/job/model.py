@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from rowkind.avro.registry import client_settings
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.budget import Budget, budget, least
 from rowkind.service.job import duration
@@ -241,6 +242,8 @@ class Job(Section):
             )
         if value is not None and "folder" in value and len(value) > 1:
             raise ValueError("a folder of schemas takes no further settings")
+        if value is not None:
+            client_settings(value)
         return value
 
     @model_validator(mode="before")

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from rowkind.avro.registry import ANSWER_SECONDS
 from rowkind.service.job.functions import FunctionView, JobFunction
 from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job, Sink
 from rowkind.service.job.table import From, RowKindSettings, Table, WatermarkSettings
@@ -70,8 +71,8 @@ _OWN: Mapping[str, Schema] = {
             "outage": {
                 **_SETTING,
                 "title": "length of time",
-                "description": "For how long brokers that went away are waited for; for as long as it takes if left "
-                "out.",
+                "description": "For how long brokers or a registry that went away are waited for; for as long as it "
+                "takes if left out.",
             },
         },
         "required": ["bootstrap.servers"],
@@ -85,6 +86,12 @@ _OWN: Mapping[str, Schema] = {
                 **_SETTING,
                 "description": "A registry with Confluent's API. Beside it may stand further settings of Confluent's "
                 "client, such as `basic.auth.user.info`.",
+            },
+            "timeout": {
+                **_SETTING,
+                "title": "seconds",
+                "description": f"How long the registry may take for one answer in all; {ANSWER_SECONDS:g} s if left "
+                "out. A running job then asks again.",
             },
             "folder": {**_SETTING, "description": "A folder of .avsc files, seen from the job file."},
         },

@@ -64,6 +64,11 @@ class Cluster:
         """The last stable offset of each partition."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
+    def written(self, partitions: Iterable[At]) -> dict[At, int]:
+        """The offset behind the last record of each partition, also of those in transactions that are still open."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._offsets(partitions, latest, IsolationLevel.READ_UNCOMMITTED)
+
     def at_time(self, partitions: Iterable[At], timestamp_ms: int) -> dict[At, int]:
         """The first offset in each partition whose record is not older; the end where there is none."""
         wanted = tuple(partitions)
@@ -91,17 +96,27 @@ class Cluster:
         found = [records for chunk in chunks for records in chunk]
         return float(sum(each.value.nbytes for each in found) / max(1, sum(map(len, found))))
 
-    def _offsets(self, partitions: Iterable[At], wanted: OffsetSpec) -> dict[At, int]:
-        return {at: found.offset for at, found in self._listed(partitions, wanted).items()}
+    def _offsets(
+        self,
+        partitions: Iterable[At],
+        wanted: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[At, int]:
+        return {at: found.offset for at, found in self._listed(partitions, wanted, isolation).items()}
 
-    def _listed(self, partitions: Iterable[At], wanted: OffsetSpec) -> dict[At, Any]:
+    def _listed(
+        self,
+        partitions: Iterable[At],
+        wanted: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[At, Any]:
         question = {TopicPartition(*at): wanted for at in partitions}
         if not question:
             return {}
         names = ", ".join(sorted({at.topic for at in question}))
 
         def ask() -> dict[At, Any]:
-            answers = self._admin.list_offsets(question, isolation_level=IsolationLevel.READ_COMMITTED, **_PATIENCE)
+            answers = self._admin.list_offsets(question, isolation_level=isolation, **_PATIENCE)
             return {(at.topic, at.partition): result(answer) for at, answer in answers.items()}
 
         try:

@@ -30,17 +30,19 @@ _ONE_RECORD = {"max.partition.fetch.bytes": 1024, "queued.min.messages": 1, "que
 class Lag:
     """What is left to be read of a partition: so many offsets, the first record of which is so many seconds old.
 
-    They go up to `end`.
+    They go up to `end`, whether they can be read or belong to a transaction that is still open. That has held what is
+    behind it for `held` seconds; 0 if there is none.
     """
 
     rows: int
     seconds: float
     end: int
+    held: float = 0.0
 
     def at(self, offset: int) -> Lag:
         """What is left once all before an offset has been read: of what is left then nothing is older."""
         rows = min(self.rows, max(0, self.end - offset))
-        return Lag(rows, self.seconds if rows else 0.0, self.end)
+        return Lag(rows, self.seconds if rows else 0.0, self.end, self.held if rows else 0.0)
 
 
 class LagMeter:
@@ -50,11 +52,14 @@ class LagMeter:
         self._spec = spec
         self._clock = clock
         self._cluster = Cluster(spec.kafka)
-        self._consumer = Consumer({**consumer_settings(spec.kafka), **_ONE_RECORD, "group.id": group})
+        settings = {**consumer_settings(spec.kafka), **_ONE_RECORD, "group.id": group}
+        self._consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
         self._initial: Mapping[At, int] | None = None
         self._left: dict[At, int] = {}
         self._ends: Mapping[At, int] = {}
         self._since: dict[At, tuple[int, float]] = {}
+        self._held: dict[At, tuple[int, float]] = {}
+        self._dated: set[At] = set()
         self._answered = clock()
         self._told: Mapping[At, int] = {}
 
@@ -73,14 +78,18 @@ class LagMeter:
         except ChangelogError:
             waiting = {each: min(since, self._answered) for each, (_, since) in self._since.items()}
             return {
-                each: Lag(rows, now - waiting.get(each, self._answered), self._ends[each])
+                each: Lag(rows, now - waiting.get(each, self._answered), self._ends[each], self._held_for(each, now))
                 for each, rows in self._left.items()
             }
         self._answered = now
+        ages = {each: max(0.0, now - since) for each, (_, since) in self._since.items()}
         return {
-            each: Lag(rows, max(0.0, now - self._since[each][1]) if rows else 0.0, self._ends[each])
+            each: Lag(rows, ages[each] if rows else 0.0, self._ends[each], self._held_for(each, now))
             for each, rows in self._left.items()
         }
+
+    def _held_for(self, at: At, now: float) -> float:
+        return max(0.0, now - self._held[at][1]) if at in self._held else 0.0
 
     def tell(self, at: Mapping[At, int]) -> None:
         """Commit these offsets to the group, if they are news. Raises a ChangelogError."""
@@ -98,13 +107,21 @@ class LagMeter:
         if at is None:
             at = self._initial = self._initial or initial(self._cluster, self._spec.starts).at
         partitions = self._cluster.topics(self._spec.starts).partitions
-        ends = self._cluster.ends(partitions)
+        stable = self._cluster.ends(partitions)
+        ends = self._cluster.written(partitions)
         begin = {**self._cluster.earliest(each for each in partitions if each not in at), **at}
         self._left, self._ends = {each: max(0, ends[each] - begin[each]) for each in partitions}, ends
         known = {each: since for each, since in self._since.items() if since[0] == begin.get(each)}
         asked = {each: begin[each] for each, rows in self._left.items() if rows and each not in known}
         made = self._made(asked)
         self._since = known | {each: (offset, made.get(each, now)) for each, offset in asked.items()}
+        open_ = {each: offset for each, offset in stable.items() if offset < ends[each]}
+        # One that was open a look ago at the same place is no passing one: since when is worth to be asked.
+        same = {each: offset for each, offset in open_.items() if self._held.get(each, (-1, 0.0))[0] == offset}
+        unknown = {each: offset for each, offset in same.items() if each not in self._dated}
+        self._held = {each: self._held[each] if each in same else (offset, now) for each, offset in open_.items()}
+        self._held |= {each: (open_[each], time_) for each, time_ in self._made(unknown).items()} if unknown else {}
+        self._dated = {*same}
 
     def _made(self, positions: Mapping[At, int]) -> dict[At, float]:
         """When the first record at or behind each of these offsets was made, Unix time, as far as it has one."""

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
+from rowkind.avro.registry import listeners
 from rowkind.operators.columns.changes import Block, Changes, Rows, binary
 from rowkind.service.execute.delete_times import with_delete_times
 from rowkind.service.execute.failures import LeftOut, OnFailure
@@ -26,6 +27,7 @@ from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.salvage import decoder_of
 from rowkind.service.kafka.spec import SourceSpec, from_option
+from rowkind.service.kafka.unanswered import writing
 from rowkind.service.metrics import add, sample
 from rowkind.service.physical import PhysicalScan
 
@@ -170,4 +172,6 @@ def _spend(counters: dict[str, float], stage: str, since: float) -> None:
 @lru_cache(maxsize=4)
 def worker_reading(option: str) -> Reading:
     """The reading that this worker process keeps for a spec, with its consumer, schemas and compiled calcs."""
-    return Reading(from_option(option))
+    spec = from_option(option)
+    listeners[:] = [] if spec.registry_file is None else [writing(spec.registry_file)]
+    return Reading(spec)

@@ -46,6 +46,7 @@ class SourceSpec:
       between two batches.
     - `replay_file`: a file on the driver with the batches that are replayed first, a JSON array of their ends.
       `replay_only`: the source offers nothing else.
+    - `registry_file`: a file on the driver that says for how long the registry has not answered.
     """
 
     scans: tuple[GraphScan, ...]
@@ -70,6 +71,7 @@ class SourceSpec:
     drain_file: str | None = None
     replay_file: str | None = None
     replay_only: bool = False
+    registry_file: str | None = None
 
     @property
     def whole(self) -> bool:

@@ -14,6 +14,7 @@
     ├── StrangeCheckpointError     the topics were written from another checkpoint since
     ├── TopicsHeldError            there is no checkpoint, but result topics that hold something
     ├── SupersededError            a later run of the same job has taken over
+    ├── TopicGoneError             a topic vanished while the job ran, and did not come back
     ├── RebuildError               the job has to be rebuilt, and says so itself
     └── QueryFailedError           a query stopped by itself
         └── QueryUnreachableError  because the brokers or the registry could not be reached
@@ -204,6 +205,20 @@ class SessionStoppedError(RunError):
         super().__init__(
             "the Spark session was stopped while the job ran in it. Nothing is lost: the batch that was under way is "
             "done again at the next start. Where the session is your own, stop the job before it."
+        )
+
+
+class TopicGoneError(RunError):
+    """A topic was deleted while the job ran, and nobody has made it again for so long."""
+
+    exit_code = REFUSED
+
+    def __init__(self, query: str, why: str, seconds: float) -> None:
+        super().__init__(
+            f"query {query} has waited for {seconds:.0f} s for a topic that was there before: {why}\n"
+            "If the topic was deleted for good, take its table or sink out of the job. If it is made again, start the "
+            "job then: `rowkind run --reset-state` builds state and results from what the topics hold, and with "
+            "`on_recreated: restart` in the table's `start` a running job does so by itself."
         )
 
 

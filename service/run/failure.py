@@ -6,8 +6,11 @@ import tempfile
 
 from pyspark.errors import StreamingQueryException
 
-from rowkind.errors import UNREACHABLE
+from rowkind.avro.errors import RegistryUnreachableError
+from rowkind.errors import UNREACHABLE, RowkindError
+from rowkind.service.kafka.errors import MissingTopicError
 from rowkind.service.run.errors import QueryFailedError, QueryUnreachableError, RunError
+from rowkind.service.run.waiting import System
 from rowkind.service.spark.errors import surfaced
 
 _PASSING = {
@@ -43,11 +46,21 @@ def passing(failure: RunError, error: StreamingQueryException, *, ran: bool) -> 
     if not isinstance(failure, QueryFailedError):
         return None
     if failure.error is not None:
-        return failure.reason if failure.passes else None
+        return failure.reason if failure.passes or awaited(failure) else None
     if failure.reason.startswith(_FULL_DISK):
         return failure.reason
     known = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
     return known or (f"Spark's part of it was lost ({failure.reason})" if ran else None)
+
+
+def awaited(failure: RowkindError) -> System | None:
+    """The system outside of the job without whose answer its query would fail again; of brokers, `Outage` knows."""
+    kind = failure.error if isinstance(failure, QueryFailedError) else type(failure)
+    if kind is None:
+        return None
+    if issubclass(kind, RegistryUnreachableError):
+        return "registry"
+    return "topic" if issubclass(kind, MissingTopicError) else None
 
 
 def damage(error: StreamingQueryException) -> str:

@@ -1,7 +1,6 @@
-"""The life of a running job: check, connect, start its query, watch, drain, stop.
+"""The life of a running job: plan, check, connect, start its queries, watch, drain, stop.
 
-SIGTERM and SIGINT let every query finish its batch: sources then offer nothing new, and the process ends with 0. A
-second signal stops at once, which loses nothing either, since an unfinished batch is done again at the next start.
+When it is asked to stop, sources offer nothing new, and every query finishes its batch.
 """
 
 from __future__ import annotations
@@ -10,25 +9,24 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-import pyspark
 from pyspark.sql import SparkSession
 
 from rowkind.service.graph import Graph
 from rowkind.service.job.model import Job
+from rowkind.service.kafka.clients import servers
 from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.topics import group_name, progress_name, with_records
 from rowkind.service.kafka.written import Forms
 from rowkind.service.plan.explain.facts import describe
 from rowkind.service.plan.pipeline import PlannedQuery
-from rowkind.service.run import executors
 from rowkind.service.run.births import births
 from rowkind.service.run.checkpoint import Checkpoint, queries
 from rowkind.service.run.contents import Contents
@@ -42,96 +40,35 @@ from rowkind.service.run.errors import (
     StrangeCheckpointError,
     TopicsHeldError,
 )
-from rowkind.service.run.http import serving
-from rowkind.service.run.job_pages import JobPages
 from rowkind.service.run.lag import LagWatch
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.queries import planned
 from rowkind.service.run.replay import QueryStart, last_progress
 from rowkind.service.run.rescale import rescale, to_its_end
-from rowkind.service.run.savepoint import restore, whole
-from rowkind.service.run.signals import AskedToStop, Signals
-from rowkind.service.run.status import JobStatus
+from rowkind.service.run.savepoint import whole
+from rowkind.service.run.signals import AskedToStop
 from rowkind.service.run.streaming import Deployment, register, source
-from rowkind.service.run.supervisor import Running, Supervisor
+from rowkind.service.run.supervisor import Running, Supervisor, patience
 from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.run.topics import register as register_schemas
 from rowkind.service.run.upgrade import TWICE, contents, doubled, sinks_of, upgrade
+from rowkind.service.run.waiting import answered
 from rowkind.service.run.writer import Reports
-from rowkind.service.spark.errors import SparkLostError
-from rowkind.service.spark.jvm import java_version
-from rowkind.service.spark.session import is_local, session, stopping
-from rowkind.version import version
+from rowkind.service.spark.session import is_local
 
 if TYPE_CHECKING:
     from rowkind.service.run.traces import Traces
 
 log = logging.getLogger("rowkind")
 
+Anew = TypeVar("Anew")
 
 Rebuild = Literal["nothing", "what changed", "everything"]
 """Which sinks may begin anew, their topics brought to what they are then."""
 
 _TRACED = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """Variables of the environment, any of which asks for traces."""
-
-Watcher = Callable[[Callable[[], JobStatus]], AbstractContextManager[Any]]
-"""Shows somebody what the job does, by its status, for as long as it is entered."""
-
-
-def run(
-    job: Job,
-    fresh: PlannedQueries,
-    *,
-    master: str | None,
-    host: str,
-    port: int,
-    rebuild: Rebuild,
-    savepoint: str | None = None,
-    moves: bool = False,
-    watch: Watcher = lambda _: nullcontext(),
-) -> None:
-    """Run `job`, whose queries without a checkpoint are `fresh`, until a signal ends it.
-
-    Where it has no checkpoint it begins with the `savepoint`, a folder, if there is one. Where it but `moves`, it ends
-    as soon as its state lies in as many partitions as the job says. Meanwhile somebody may `watch` it.
-
-    Raises:
-        RowkindError: With a message for the person on call.
-    """
-    monitor = Monitor(job.name, version(), pyspark.__version__, java_version())
-    with (
-        Signals() as signals,
-        serving(JobPages(monitor, job.views), job, host, port) as server,
-        watch(monitor.status),
-        beginning(job, fresh, monitor, signals) as life,
-    ):
-        cluster = master is not None and not is_local(master)
-        while True:
-            spark = session(
-                job.name,
-                master=master or f"local[{job.parallelism},4]",
-                parallelism=job.parallelism,
-                checkpoint=life.checkpoint,
-                budget=job.budget,
-                code=job.python(),
-            )
-            signals.listen()
-            try:
-                with stopping(spark):
-                    if cluster:
-                        executors.check(spark, lambda: signals.count > 0)
-                    if savepoint is not None:
-                        restore(spark, job, savepoint, monitor.works)
-                    log.info("status, metrics and health at %s://%s:%d", server.scheme, host, server.port)
-                    life.live(spark, rebuild, moves=moves)
-            except SparkLostError as error:
-                life.supervisor.lost(error)
-                rebuild = "what changed" if rebuild == "everything" else rebuild
-            else:
-                break
-    log.info("stopped")
 
 
 @contextmanager
@@ -148,9 +85,15 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
         _tracing(job.name) as traces,
     ):
         connection = connect(job)
-        _topics(job, fresh, connection)
-        forms = {sink.name: register_schemas(sink, connection) for query in fresh.values() for sink in query.sinks}
-        supervisor = Supervisor(job, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"), traces)
+        with monitor.waiting.on("kafka", f"Kafka at {servers(connection.kafka)}"):
+            _topics(job, fresh, connection)
+        sinks = [sink for query in fresh.values() for sink in query.sinks]
+        forms = answered(
+            lambda: {sink.name: register_schemas(sink, connection) for sink in sinks}, signals, patience(job)
+        )
+        with monitor.waiting.on("kafka", f"Kafka at {servers(connection.kafka)}"):
+            outage = Outage(connection.kafka, monitor.waiting)
+        supervisor = Supervisor(job, monitor, outage, signals, Path(scratch, "drain"), traces)
         yield Life(job, job.checkpoint, fresh, connection, forms, monitor, lags, supervisor)
 
 
@@ -189,7 +132,9 @@ class Life:
         """Start the queries in a session, and see that they run until they have stopped; or only move their state."""
         if "folder" in (self.job.registry or {}) and not is_local(spark.sparkContext.master):
             log.warning("schemas are read from a folder: every machine of the cluster must have it at this path")
-        if not whole(spark, f"{self.checkpoint}/{self.job.name}"):
+        with self.monitor.waiting.on("checkpoint", f"the checkpoint {self.checkpoint}"):
+            there = whole(spark, f"{self.checkpoint}/{self.job.name}")
+        if not there:
             raise SavepointError("the job was to begin with a savepoint, and got not all of it: give --from again")
         while True:
             try:
@@ -224,7 +169,8 @@ class _Queries:
         fresh, supervisor = self.life.fresh, self.life.supervisor
         try:
             register(self.spark)
-            recorded = queries(self.spark, self._folder)
+            with self._asking_checkpoint():
+                recorded = queries(self.spark, self._folder)
             moved = [name for name, each in recorded.items() if each.parallelism != self.life.job.parallelism]
             if rebuild == "nothing" and not moves and moved:
                 before = recorded[moved[0]].parallelism
@@ -232,10 +178,11 @@ class _Queries:
             for name in moved:
                 self._take_over(name)
             if rebuild == "nothing":
-                chosen = _going_on(self.life.job, fresh, recorded)
+                chosen = self._planned(lambda: _going_on(self.life.job, fresh, recorded))
                 new = chosen.keys() - recorded.keys()
             else:
-                plan = upgrade(self.life.job, recorded, keep=rebuild == "what changed")
+                keep = rebuild == "what changed"
+                plan = self._planned(lambda: upgrade(self.life.job, recorded, keep=keep))
                 chosen, new = plan.queries, plan.queries.keys() - plan.stay
                 for name in plan.left:
                     self._take_over(name)
@@ -254,6 +201,7 @@ class _Queries:
                 running = self._ready(name, query, token_hex(4) if name in filling else "")
                 if moves:
                     continue
+                supervisor.signals.drains = True
                 running.begin()
                 self._running.append(running)
                 supervisor.until_it_runs(running)
@@ -263,6 +211,17 @@ class _Queries:
             for each in self._running:
                 # A query that has failed may still be on its way out, and would stumble over a stopped session.
                 each.query.stop()
+
+    def _planned(self, plan: Callable[[], Anew]) -> Anew:
+        """What is planned anew, for which the registry may be asked."""
+        return answered(plan, self.life.supervisor.signals, patience(self.life.job))
+
+    def _asking_checkpoint(self) -> AbstractContextManager[None]:
+        return self.life.monitor.waiting.on("checkpoint", f"the checkpoint {self.life.checkpoint}")
+
+    def _asking_kafka(self) -> AbstractContextManager[None]:
+        kafka = self.life.connection.kafka
+        return self.life.monitor.waiting.on("kafka", f"Kafka at {servers(kafka)}")
 
     @property
     def _folder(self) -> str:
@@ -274,7 +233,8 @@ class _Queries:
     def _filling(self, new: PlannedQueries, rebuild: Rebuild) -> set[str]:
         """Which of these queries, which have no checkpoint, find that their topics hold something."""
         topics = {sink.topic: name for name, query in new.items() for sink in query.sinks}
-        held = with_records(self.life.connection.kafka, topics)
+        with self._asking_kafka():
+            held = with_records(self.life.connection.kafka, topics)
         if held and rebuild == "nothing":
             raise TopicsHeldError(held)
         return {topics[topic] for topic in held}
@@ -294,18 +254,19 @@ class _Queries:
     def _ready(self, name: str, query: PlannedQuery, token: str) -> Running:
         """A query, ready to begin. If it is new, and there is a token, it fills its state first."""
         checkpoint = self._checkpoint(name)
-        whole, wanted = contents(self.life.job, query, checkpoint.contents())
         progress = self._progress(name)
         last = max(progress, key=attrgetter("run"), default=None)
-        if last is not None and checkpoint.is_strange(last):
-            raise StrangeCheckpointError(checkpoint.folder)
-        last_run = "" if last is None else last.run
-        checkpoint.claim(replace(wanted, filling=wanted.filling or token), after=last_run)
-        if doubled(whole):
-            raise CheckpointMismatchError(checkpoint.folder, [TWICE])
-        checkpoint.settle()
-        for file in checkpoint.mend():
-            log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
+        with self._asking_checkpoint():
+            whole, wanted = contents(self.life.job, query, checkpoint.contents())
+            if last is not None and checkpoint.is_strange(last):
+                raise StrangeCheckpointError(checkpoint.folder)
+            last_run = "" if last is None else last.run
+            checkpoint.claim(replace(wanted, filling=wanted.filling or token), after=last_run)
+            if doubled(whole):
+                raise CheckpointMismatchError(checkpoint.folder, [TWICE])
+            checkpoint.settle()
+            for file in checkpoint.mend():
+                log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
         at = self._brought_up(name, whole, checkpoint)
         position = checkpoint.position()
         sqls = {sink: settings.sql for sink, settings in self.life.job.sinks.items()}
@@ -346,7 +307,8 @@ class _Queries:
 
     def _progress(self, name: str) -> list[Progress]:
         """What each task of a query has written last."""
-        return last_progress(self.life.connection.kafka, progress_name(self.life.job.name, name))
+        with self._asking_kafka():
+            return last_progress(self.life.connection.kafka, progress_name(self.life.job.name, name))
 
 
 def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents]) -> PlannedQueries:

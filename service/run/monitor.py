@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rowkind.service.kafka.lag import Lag
@@ -25,6 +25,7 @@ from rowkind.service.run.exposition import Exposition
 from rowkind.service.run.incidents import Incidents
 from rowkind.service.run.process_memory import memory
 from rowkind.service.run.status import Incident, JobStatus, QueryState, QueryStatus, trouble_of
+from rowkind.service.run.waiting import SYSTEMS, Waiting
 from rowkind.service.run.work import Works
 from rowkind.service.run.writer import Report
 
@@ -37,6 +38,28 @@ STAGES = {
     "commitOffsets": "log",
 }
 """What Spark times of a batch, in the order in which it happens, and what that is spent on."""
+
+
+HELD_SECONDS = 60.0
+"""After which it is said of a transaction that it is open; a producer's own limit is a minute by default."""
+
+
+@dataclass(frozen=True)
+class HeldPartition:
+    """A partition in which so many rows wait for the end of a transaction that is open since then, Unix time."""
+
+    topic: str
+    partition: int
+    rows: int
+    since: float
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since, UTC).isoformat(timespec="seconds")
+        return (
+            f"Partition {self.partition} of topic {self.topic} is held by a transaction that has been open since "
+            f"{since}: {self.rows:,} offsets wait behind it. End its producer, or abort it with "
+            "`kafka-transactions.sh find-hanging` and `abort`."
+        )
 
 
 @dataclass
@@ -65,7 +88,7 @@ class Monitor:
         self._warnings: dict[str, str] = {}
         self._job, self._version, self._since = job, version, time.time()
         self._incidents = Incidents()
-        self.works = Works()
+        self.works, self.waiting = Works(), Waiting()
         versions = {"version": version, "spark": spark, "python": platform.python_version(), "java": java}
         self._metrics.set("rowkind_info", 1, **versions)
         self._metrics.set("rowkind_job_up", 1)
@@ -157,6 +180,17 @@ class Monitor:
                 self._incidents.add(Incident(time.time(), "", str(warning), "The job goes on."))
             return new
 
+    def held(self) -> dict[str, HeldPartition]:
+        """The partitions that an open transaction has held for long, by what they are called in a warning."""
+        with self._lock:
+            found = [
+                HeldPartition(*at, lag.rows, time.time() - lag.held)
+                for query in self._queries.values()
+                for at, lag in query.lags.items()
+                if lag.held >= HELD_SECONDS
+            ]
+        return {f"{each.topic}, partition {each.partition}": each for each in found}
+
     def warning(self) -> str:
         """What is wrong though the job goes on, a line each."""
         with self._lock:
@@ -206,13 +240,14 @@ class Monitor:
         """Whether every query has finished a batch, or found nothing to do, and writes what it finds."""
         with self._lock:
             ready = (each.state in {"running", "idle"} and not each.filling for each in self._queries.values())
-            return bool(self._queries) and all(ready)
+            return bool(self._queries) and all(ready) and not self.waiting.said()
 
     def reason(self) -> str:
         """Why it is not ready."""
         with self._lock:
             queries = self._queries.values()
-            reasons = [trouble_of(each.name, each.state, each.reason) for each in queries if each.reason]
+            reasons = self.waiting.said()
+            reasons += [trouble_of(each.name, each.state, each.reason) for each in queries if each.reason]
             reasons += [f"query {each.name} fills its state before it writes" for each in queries if each.filling]
             return "\n".join(reasons) or "not yet"
 
@@ -222,6 +257,8 @@ class Monitor:
         with self._lock:
             for process, size in taken.items():
                 self._metrics.set("rowkind_memory_bytes", size, process=process)
+            for system in SYSTEMS:
+                self._metrics.set("rowkind_waiting_seconds", self.waiting.seconds(system), system=system)
             return self._metrics.text()
 
     def plans(self) -> Sequence[QueryDescription]:
@@ -264,6 +301,7 @@ class Monitor:
             labels = {"query": query.name, "topic": topic, "partition": partition}
             self._metrics.set("rowkind_lag_rows", lag.rows, **labels)
             self._metrics.set("rowkind_lag_seconds", lag.seconds, **labels)
+            self._metrics.set("rowkind_held_seconds", lag.held, **labels)
 
 
 def _stages(progress: Mapping[str, Any]) -> dict[str, float]:

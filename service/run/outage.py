@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 
 from rowkind.service.kafka.clients import KafkaSettings, reach, servers
 from rowkind.service.kafka.errors import UnreachableError
+from rowkind.service.run.waiting import Waiting
 
 _EVERY_SECONDS = 5.0
 _EVERY_SECONDS_AWAY = 1.0
@@ -24,9 +25,9 @@ log = logging.getLogger("rowkind")
 class Outage:
     """Asks the brokers every few seconds. Of those that are away it asks with a client that knows nothing of them."""
 
-    def __init__(self, kafka: KafkaSettings) -> None:
+    def __init__(self, kafka: KafkaSettings, waiting: Waiting) -> None:
         """Raises a ChangelogError if they do not answer now."""
-        self._kafka = kafka
+        self._kafka, self._waiting = kafka, waiting
         self._client = reach(kafka)
         self._next = time.monotonic() + _EVERY_SECONDS
         self._since: float | None = None
@@ -51,10 +52,12 @@ class Outage:
             if self._since is None:
                 self._since = time.monotonic()
                 log.warning("Kafka at %s does not answer; waiting for it", servers(self._kafka))
+                self._waiting.begin("kafka", f"Kafka at {servers(self._kafka)}", told=True)
         else:
             self._client = client
             if self._since is not None:
                 log.info("Kafka answers again, after %.0f s", self.seconds)
                 self._since = None
+                self._waiting.end("kafka", quietly=True)
         self._next = time.monotonic() + (_EVERY_SECONDS if self._since is None else _EVERY_SECONDS_AWAY)
         return answered and self._since is not None

@@ -23,6 +23,8 @@ from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.queries import planned
 from rowkind.service.run.signals import AskedToStop
 from rowkind.service.run.status import JobStatus
+from rowkind.service.run.supervisor import patience
+from rowkind.service.run.waiting import answered
 from rowkind.service.spark.errors import surfaced
 from rowkind.service.spark.jvm import java_version
 from rowkind.service.spark.session import beside, is_local, is_stopped
@@ -38,16 +40,18 @@ class StartedJob:
         """Check the job and its topics, and start it. Raises a RowkindError for what is wrong with them."""
         job.check_runnable()
         assert job.checkpoint is not None, "as checked"
-        fresh = planned(job)
+        self._asked = AskedToStop()
+        self._monitor = Monitor(job.name, version(), pyspark.__version__, java_version())
+        with self._monitor.waiting.watched():
+            fresh = answered(lambda: planned(job), self._asked, patience(job))
         own = beside(
             spark, parallelism=job.parallelism, checkpoint=job.checkpoint, budget=job.budget, code=job.python()
         )
         if is_local(spark.sparkContext.master):
             interpreter.check(spark.sparkContext.pythonExec)
-        self._asked = AskedToStop()
-        self._monitor = Monitor(job.name, version(), pyspark.__version__, java_version())
         self._failure: Exception | None = None
         with ExitStack() as stack:
+            stack.enter_context(self._monitor.waiting.watched())
             life = stack.enter_context(beginning(job, fresh, self._monitor, self._asked))
             arguments = (own, life, rebuild, stack.pop_all())
         # Who forgets to stop it is not kept from ending; an unfinished batch is done again at the next start.

@@ -182,6 +182,11 @@ def replay_file(at: Deployment) -> Path:
     return at.drain.with_name(f"{at.name}.replay")
 
 
+def registry_file(at: Deployment) -> Path:
+    """The query's file on the driver that says for how long the registry has not answered its tasks."""
+    return at.drain.with_name(f"{at.name}.registry")
+
+
 def member(graph: Graph, place: int, job: Job, shards: int) -> Member:
     """The operator at a place of the graph, as a stage runs it."""
     of = graph.operators[place]
@@ -233,6 +238,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         drain_file=str(at.drain),
         replay_file=str(replay_file(at)) if at.replays else None,
         replay_only=at.replay_only,
+        registry_file=str(registry_file(at)),
     )
 
 

@@ -18,6 +18,7 @@ from rowkind.errors import RowkindError
 from rowkind.service.execute.promises import Broken, told
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.errors import RestartedTopicError
+from rowkind.service.kafka.unanswered import silence
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.cut_over import CutOver
@@ -30,14 +31,16 @@ from rowkind.service.run.errors import (
     RunError,
     SessionStoppedError,
     SupersededError,
+    TopicGoneError,
 )
-from rowkind.service.run.failure import damage, failed, passing
+from rowkind.service.run.failure import awaited, damage, failed, passing
 from rowkind.service.run.incidents import incident, remedy
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.shares import Share, Shares
 from rowkind.service.run.signals import AskedToStop
-from rowkind.service.run.streaming import Deployment, due_file
+from rowkind.service.run.streaming import Deployment, due_file, registry_file
+from rowkind.service.run.waiting import System
 from rowkind.service.spark.errors import SparkLostError
 
 if TYPE_CHECKING:
@@ -47,10 +50,24 @@ _POLL_SECONDS = 0.2
 _HELD_SECONDS = 1.0
 """How often is looked whether a later run has taken over."""
 
+_AWAITED_SECONDS = 3.0
+"""How often a query is started again that needs an answer of the registry, or a topic, to see whether it is there."""
+
+_TOPIC_SECONDS = 300.0
+"""For how long at most a topic is waited for that was there before."""
+
 _MOST_RESTARTS = 5
 """How often in a row a query is started again though Kafka answers: a second after it failed, then two, four, eight."""
 
 log = logging.getLogger("rowkind")
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A system that a query waits for, since then, by the monotonic clock."""
+
+    system: System
+    since: float
 
 
 @dataclass
@@ -69,6 +86,8 @@ class Running:
     again: float | None = None
     """When it is to be started again, having failed; None while it runs."""
     failure: RowkindError | None = None
+    awaits: Awaited | None = None
+    """What outside of the job has to answer before it can run."""
     told: int = -1
     """The last batch of this start of which Spark has told that it ended."""
     due: float | None = None
@@ -87,6 +106,7 @@ class Running:
     def begin(self) -> None:
         """Start it from its checkpoint, which may be done again. Raises a ChangelogError."""
         self.again, self.told = None, -1
+        registry_file(self.at).unlink(missing_ok=True)
         at = self.at if self.cut_over is None else self.cut_over.begin()
         self.query = self.start(at)
 
@@ -94,7 +114,11 @@ class Running:
         """What Spark tells of the batches that have ended since this was asked, or of what it does without any."""
         # What a query that has failed told last is from before.
         found = progress_since(self.query, self.told) if self.again is None else []
-        self.told = max([self.told, *map(_ended, found)])
+        ended = max(map(_ended, found), default=-1)
+        if ended > self.told:
+            self.told = ended
+            # Whatever its tasks had to wait for is over.
+            registry_file(self.at).unlink(missing_ok=True)
         return found
 
 
@@ -133,11 +157,15 @@ class Supervisor:
     def over(self, running: Sequence[Running]) -> None:
         """Until every query has stopped: after a signal, or because one of them failed or has been replaced."""
         looked = time.monotonic()
+        # What queries waited for that these have replaced.
+        for system in ("topic", "registry"):
+            self.monitor.waiting.end(system)
         while not self._asked_to_stop(running):
             if any(each.stranded for each in running):
                 raise SessionStoppedError
             for each in running:
                 self._look(each)
+            self._hear(running)
             if time.monotonic() - looked > _HELD_SECONDS:
                 looked = time.monotonic()
                 if lost := next((each for each in running if not each.checkpoint.held()), None):
@@ -148,6 +176,7 @@ class Supervisor:
             each.query.stop()
             self._note(each)
             self.monitor.stopped(each.name)
+        self.signals.drains = False
 
     def lost(self, error: SparkLostError) -> None:
         """Wait until Spark may be started again, which was lost; raise `error` if it is lost each time."""
@@ -183,6 +212,7 @@ class Supervisor:
             self._cut_over(each, each.cut_over)
         elif each.query.lastProgress is not None:
             each.ran, each.restarts, self.losses = True, 0, 0
+            self._is_answered(each)
         # What waits to be started again, or has filled its state, has no batch to finish.
         rests = each.again is not None or each.query.status["message"] in {"Waiting for data to arrive", "Stopped"}
         each.idle = each.idle + 1 if rests else 0
@@ -218,14 +248,46 @@ class Supervisor:
         if self.traces is not None:
             self.traces.failed(each.name, str(failure))
         self._ask(now=True)
-        away = self.outage.seconds > 0
-        if reason is None or (each.restarts == _MOST_RESTARTS and not away):
+        now, away, system = time.monotonic(), self.outage.seconds > 0, awaited(failure)
+        if reason is None or (each.restarts == _MOST_RESTARTS and not away and system is None):
             self._fail(each, failure)
+        news = each.awaits is None or each.awaits.system != system
+        if system is not None and news:
+            each.awaits = Awaited(system, now)
+            self.monitor.waiting.begin(system, f"the {system}", why=reason.partition("\n")[0])
+        self._give_up_in_time(each, failure)
         each.failure = failure
-        each.again = time.monotonic() + (0 if away else 2**each.restarts)
-        each.restarts += not away
-        log.warning("query %s: %s; it is started again", each.name, reason.partition("\n")[0])
-        self.monitor.waits(each.name, reason, remedy(failure))
+        each.again = now + (0 if away else _AWAITED_SECONDS if system is not None else 2**each.restarts)
+        each.restarts += not away and system is None
+        if system is None or news:
+            log.warning("query %s: %s; it is started again", each.name, reason.partition("\n")[0].rstrip("."))
+            self.monitor.waits(each.name, reason, remedy(failure))
+
+    def _give_up_in_time(self, each: Running, failure: RowkindError) -> None:
+        """Fail a query that waits for something outside for longer than the job says."""
+        if each.awaits is None:
+            return
+        seconds = time.monotonic() - each.awaits.since
+        if each.awaits.system == "topic" and seconds > min(self._limit, _TOPIC_SECONDS):
+            self._fail(each, TopicGoneError(each.name, _reason(failure), seconds))
+        if seconds > self._limit:
+            self._fail(each, failure)
+
+    def _hear(self, running: Sequence[Running]) -> None:
+        """Take in what the tasks of a batch say of the registry, which may be long before the batch fails of it."""
+        for each in running:
+            if (silent := silence(registry_file(each.at))) is not None:
+                what = f"the registry at {silent.address}"
+                self.monitor.waiting.begin("registry", what, seconds=silent.seconds, why=silent.why)
+                return
+        if all(each.awaits is None for each in running):
+            self.monitor.waiting.end("registry")
+
+    def _is_answered(self, each: Running) -> None:
+        """What a query waited for has answered: it has done a batch since, or had none to do."""
+        if each.awaits is not None:
+            self.monitor.waiting.end(each.awaits.system)
+            each.awaits = None
 
     def _fail(self, each: Running, failure: RowkindError) -> NoReturn:
         """End the job because of a query, and leave word of it for the next run, if there is a way to."""
@@ -241,6 +303,7 @@ class Supervisor:
         assert each.failure is not None, "as above"
         if self.outage.seconds > self._limit:
             self._fail(each, each.failure)
+        self._give_up_in_time(each, each.failure)
         if not self.outage.seconds and time.monotonic() >= each.again:
             self._begin(each)
 
@@ -252,8 +315,7 @@ class Supervisor:
 
     @property
     def _limit(self) -> float:
-        """For how many seconds Kafka may be away."""
-        return inf if self.job.outage is None else self.job.outage / 1000
+        return patience(self.job)
 
     def _ask(self, *, now: bool = False) -> None:
         if self.outage.look(now=now):
@@ -283,7 +345,9 @@ class Supervisor:
 
         Raises DeadLettersError where the job says so.
         """
-        for warning in self.monitor.warns({**{each.table: each for each in shares}, **self.broken}):
+        for warning in self.monitor.warns(
+            {**{each.table: each for each in shares}, **self.broken, **self.monitor.held()}
+        ):
             log.error("%s", warning)
         most = self.job.dead_letters.max_ratio
         if most is not None and (over := next((each for each in shares if each.ratio > most), None)):
@@ -298,6 +362,15 @@ class Supervisor:
                 each.idle = 0
         # Idle twice in a row, because a trigger that began just before the signal may still be on its way to a batch.
         return self.signals.count > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
+
+
+def patience(job: Job) -> float:
+    """For how many seconds Kafka or the registry may be away."""
+    return inf if job.outage is None else job.outage / 1000
+
+
+def _reason(failure: RowkindError) -> str:
+    return failure.reason if isinstance(failure, QueryFailedError) else str(failure)
 
 
 def progress_since(query: StreamingQuery, told: int) -> list[StreamingQueryProgress]:

@@ -11,9 +11,10 @@ from rowkind.service.run.errors import JobsError
 from rowkind.service.run.http import serving
 from rowkind.service.run.several import Several
 from rowkind.service.run.several_pages import SeveralPages
-from rowkind.service.run.signals import Signals
+from rowkind.service.run.signals import SERVICE_SECONDS, Signals
 
 _POLL_SECONDS = 0.5
+_LAST_POLL_SECONDS = 0.1
 
 log = logging.getLogger("rowkind")
 
@@ -27,7 +28,8 @@ def run_together(path: Path, *, upgrades: bool, options: Sequence[str], host: st
         JobsError: There is no job in it that can be run.
         StartError: The port cannot be had.
     """
-    with Signals() as signals:
+    with Signals(drains=True) as signals:
+        signals.end_within(SERVICE_SECONDS)
         several = Several(path, upgrades, options)
         several.look()
         if not several.members:
@@ -45,7 +47,7 @@ def run_together(path: Path, *, upgrades: bool, options: Sequence[str], host: st
                     if signals.count > asked:
                         asked = signals.count
                         several.end()
-                    time.sleep(_POLL_SECONDS)
+                    time.sleep(_LAST_POLL_SECONDS)
                     several.look_after()
         finally:
             several.end()

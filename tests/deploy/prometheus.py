@@ -37,7 +37,7 @@ def require() -> None:
 
 def hastened(rules: str) -> str:
     """The rules where what is a minute is a second, five minutes' lag five seconds, and once is often."""
-    faster = re.sub(r"\b(\d+)m\b", r"\1s", rules).replace("> 300", "> 5")
+    faster = re.sub(r"\b(\d+)m\b", r"\1s", rules).replace("> 300", "> 5").replace("> 60", "> 3")
     return re.sub(r"> [12]$", "> 0", faster, flags=re.MULTILINE)
 
 

@@ -100,3 +100,42 @@ def send(topic: Topic, partition: int, *times: float) -> None:
     for number, at_time in enumerate(times):
         producer.produce(topic.name, topic.value(order(number)), partition=partition, timestamp=round(at_time * 1000))
     assert producer.flush(60) == 0
+
+
+def test_a_transaction_that_is_open_holds_what_is_behind_it(wide: Topic, meter: LagMeter, clock: Clock) -> None:
+    """Lag counts to the end of the partition, and says since when the first record behind the last stable one waits."""
+    send(wide, 1, NOW - 300)
+    producer = Producer({**settings(wide.broker), "transactional.id": f"{wide.name}-held"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(wide.name, wide.value(order(1)), partition=1, timestamp=round((NOW - 200) * 1000))
+    assert producer.flush(60) == 0
+    send(wide, 1, *(NOW - 100 + number for number in range(50)))
+    meter.look(at(wide, 0, 1))
+    clock.now += 2
+    assert meter.look(at(wide, 0, 1)) == {
+        (wide.name, 0): Lag(0, 0.0, 0),
+        (wide.name, 1): Lag(51, 202.0, 52, held=202.0),
+    }
+    assert meter.look(at(wide, 0, 0))[wide.name, 1] == Lag(52, 302.0, 52, held=202.0)
+    clock.now += 2
+    producer.abort_transaction(60)
+    deadline = time.monotonic() + 60
+    while (found := meter.look(at(wide, 0, 1))[wide.name, 1]).held:
+        assert time.monotonic() < deadline, "the transaction is still open"
+    # The end of the transaction has a record of its own.
+    assert found.rows == 52
+
+
+def test_a_transaction_that_ends_soon_holds_nothing(wide: Topic, meter: LagMeter, clock: Clock) -> None:
+    """Of one after the other none is open for long, though there is always one."""
+    producer = Producer({**settings(wide.broker), "transactional.id": f"{wide.name}-short"})
+    producer.init_transactions(60)
+    for _ in range(3):
+        producer.begin_transaction()
+        producer.produce(wide.name, wide.value(order(1)), partition=1)
+        assert producer.flush(60) == 0
+        assert meter.look(None)[wide.name, 1].held == 0.0
+        producer.commit_transaction(60)
+        clock.now += 2
+    assert meter.look(None)[wide.name, 1].held == 0.0

@@ -133,7 +133,11 @@ class Rowkind:
 
     def terminate(self) -> None:
         """SIGTERM to the command, as from a cluster's manager."""
-        self._main.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Any signal to the command alone."""
+        self._main.send_signal(number)
 
     def terminate_all(self) -> None:
         """SIGTERM to every process there is of it, whatever session it is in, as from systemd."""

@@ -11,7 +11,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -87,6 +87,7 @@ class Shop:
 
     def __init__(self, servers: str, folder: Path) -> None:
         self._name, self._numbers = f"watched-{os.getpid()}", itertools.count(100)
+        self._servers = servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         for made in admin.create_topics([NewTopic(self._topic(table), 1) for table in TABLES]).values():
             made.result()
@@ -120,6 +121,17 @@ class Shop:
         """A rating at a time, in seconds from when the story began."""
         at = (BEGAN + timedelta(seconds=seconds)).isoformat()
         self.row("ratings", rating_id=next(self._numbers), stars=stars, at=at)
+
+    @contextmanager
+    def transaction(self, table: str) -> Iterator[None]:
+        """A transaction with a row is open meanwhile, and comes to nothing."""
+        producer = Producer({"bootstrap.servers": self._servers, "transactional.id": self._name, "log_level": 0})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce(self._topic(table), b"{}", b"k")
+        assert producer.flush(30) == 0
+        yield
+        producer.abort_transaction(60)
 
     def sells(self) -> None:
         """What is as it should be."""
@@ -196,6 +208,13 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             fires(*OF_RECORDS)
             told.exposed = dict(_exposed(port))
             told.shown = {query: [labels for labels, _ in server.ask(_filled(query))] for query in LEGENDS}
+            with shop.transaction("payments"):
+                fires("RowkindPartitionHeld")
+            os.kill(broker.pid, signal.SIGSTOP)
+            try:
+                fires("RowkindWaits")
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
             os.kill(job.java(), signal.SIGSTOP)
             fires("RowkindStalled", "RowkindFallsBehind", "RowkindWatermarkStands", meanwhile=shop.rate)
             assert "RowkindQueryDown" not in told.fired

@@ -43,11 +43,15 @@ NO_SIZES = {
         service.execute.far_times._APART_US
     """,
     "limits beyond which a batch, a schema or a record is refused": """
-        operators.netting.LARGEST avro.cursor.DEEPEST avro.type._MOST_NODES avro.walk._MOST_EMPTY_ITEMS
+        operators.netting.LARGEST avro.cursor.DEEPEST avro.schema._DEEPEST avro.schema._LONGEST
+        avro.type._DEEPEST avro.type._MOST_NODES avro.walk._MOST_EMPTY_ITEMS
     """,
     "how far around a row or a value is read": "operators.over._SPARE avro.cursor.FRONT avro.cursor.BACK",
+    "how long a message is": "avro.confluent_registry._LONGEST_WORDS avro.type._LONG",
+    "answers of a registry": "avro.confluent_registry._NO_GUIDS avro.confluent_registry._INVALID",
     "times to wait, and of how many messages one is asked for its time": """
-        service.kafka.fetch._POLL_SECONDS service.kafka.fetch._STALL_SECONDS service.kafka.fetch._STRIDE
+        avro.registry.ANSWER_SECONDS service.kafka.fetch._POLL_SECONDS service.kafka.fetch._STALL_SECONDS
+        service.kafka.fetch._STRIDE
     """,
 }
 """Numbers that are no sizes, by what they are."""

@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from rowkind.avro.confluent_registry import ConfluentRegistry
 from rowkind.avro.errors import UnknownSchemaError, UnknownSubjectError
+from rowkind.avro.framing import VALUE_HEADER, split
 from rowkind.avro.registry import FolderRegistry, identify
 from rowkind.avro.schema import Record
 from rowkind.service.dev.registry_server import RegistryServer
@@ -54,6 +58,21 @@ def test_confluents_client_registers_and_finds_schemas(server: RegistryServer) -
     assert client.get_version("orders-value", 1).schema_id == number
     assert client.lookup_schema("orders-value", schema).version == 1
     assert json.loads(client.get_schema(number).schema_str) == ROW.avro
+
+
+@pytest.mark.parametrize("registers", [True, False], ids=["registers", "looks up"])
+def test_confluents_serializer_puts_the_guid_into_a_header(server: RegistryServer, registers: bool) -> None:
+    """A record with the schema's GUID in a header is written, whether its schema is new to the registry or not."""
+    client = SchemaRegistryClient({"url": server.url})
+    if not registers:
+        client.register_schema("orders-value", Schema(ROW.to_json(), "AVRO"))
+    configured = {"schema.id.serializer": header_schema_id_serializer, "auto.register.schemas": registers}
+    headers: list[tuple[str, bytes]] = []
+    context = SerializationContext("orders", MessageField.VALUE, headers)
+    value = AvroSerializer(client, ROW.to_json(), conf=configured)({"id": 1, "name": "a"}, context)
+    framed = split(pa.array([value], pa.binary()), pa.array([dict(headers)[VALUE_HEADER]], pa.binary()))
+    assert framed.schemas == (identify(ROW)[1],)
+    assert client.get_schema_by_guid(str(identify(ROW)[1])) is not None
 
 
 def test_jobs_read_and_write_through_it(server: RegistryServer, tmp_path: Path) -> None:

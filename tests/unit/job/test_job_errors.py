@@ -72,6 +72,16 @@ TYPES = (
             "3: registry: expected either `url`, a registry with Confluent's API, or `folder`, a folder of .avsc files",
         ),
         (
+            "{folder: schemas}",
+            "{url: http://localhost, timeout: 5s}",
+            "3: registry: `timeout` must be a number of seconds above 0, not '5s'",
+        ),
+        (
+            "{folder: schemas}",
+            "{url: http://localhost, max.retries: many}",
+            "3: registry: `max.retries` must be a number, 0 or more, not 'many'",
+        ),
+        (
             "checkpoint: /tmp/checkpoint",
             "ttl: 30 days",
             "4: ttl: '30 days' is not a length of time such as 30d, 12h, 15m, 90s or 1500ms",

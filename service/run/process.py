@@ -1,0 +1,112 @@
+"""The process of `rowkind run`: its status is served and its waits are told from the beginning, until a signal ends it.
+
+SIGTERM and SIGINT let every query finish its batch, if there is time (`service.run.signals`), and the process ends with
+0. Before there is a query it ends at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any
+
+import pyspark
+
+from rowkind.service.job.model import Job
+from rowkind.service.run import executors
+from rowkind.service.run.http import serving
+from rowkind.service.run.job_pages import JobPages
+from rowkind.service.run.lifecycle import Life, Rebuild, beginning
+from rowkind.service.run.monitor import Monitor
+from rowkind.service.run.savepoint import restore
+from rowkind.service.run.signals import Signals
+from rowkind.service.run.status import JobStatus
+from rowkind.service.run.supervisor import patience
+from rowkind.service.run.topics import PlannedQueries
+from rowkind.service.run.waiting import answered
+from rowkind.service.spark.errors import SparkLostError
+from rowkind.service.spark.jvm import java_version
+from rowkind.service.spark.session import is_local, session, stopping
+from rowkind.version import version
+
+log = logging.getLogger("rowkind")
+
+Watcher = Callable[[Callable[[], JobStatus]], AbstractContextManager[Any]]
+"""Shows somebody what the job does, by its status, for as long as it is entered."""
+
+
+def run(
+    job: Job,
+    plan: Callable[[], PlannedQueries],
+    signals: Signals,
+    *,
+    master: str | None,
+    host: str,
+    port: int,
+    rebuild: Rebuild,
+    savepoint: str | None = None,
+    moves: bool = False,
+    watch: Watcher = lambda _: nullcontext(),
+) -> None:
+    """Run `job` until a signal ends it. `plan` gives the queries that it has where there is no checkpoint.
+
+    Where it has no checkpoint it begins with the `savepoint`, a folder, if there is one. Where it but `moves`, it ends
+    as soon as its state lies in as many partitions as the job says. Meanwhile somebody may `watch` it.
+
+    Raises:
+        RowkindError: With a message for the person on call.
+    """
+    monitor = Monitor(job.name, version(), pyspark.__version__, java_version())
+    with (
+        serving(JobPages(monitor, job.views), job, host, port) as server,
+        watch(monitor.status),
+        monitor.waiting.watched(),
+    ):
+        at = f"{server.scheme}://{host}:{server.port}"
+        announce = cache(lambda: log.info("status, metrics and health at %s", at))
+        monitor.waiting.before = announce
+        fresh = answered(plan, signals, patience(job))
+        with beginning(job, fresh, monitor, signals) as life:
+            _in_sessions(life, master, rebuild, savepoint, announce, moves=moves)
+    log.info("stopped")
+
+
+def _in_sessions(
+    life: Life,
+    master: str | None,
+    rebuild: Rebuild,
+    savepoint: str | None,
+    announce: Callable[[], None],
+    *,
+    moves: bool,
+) -> None:
+    """Let the job live in a session of Spark's, and in another one if that is lost."""
+    job, signals = life.job, life.supervisor.signals
+    cluster = master is not None and not is_local(master)
+    while True:
+        spark = session(
+            job.name,
+            master=master or f"local[{job.parallelism},4]",
+            parallelism=job.parallelism,
+            checkpoint=life.checkpoint,
+            budget=job.budget,
+            code=job.python(),
+        )
+        if isinstance(signals, Signals):
+            signals.listen()
+        try:
+            with stopping(spark):
+                if cluster:
+                    executors.check(spark, lambda: signals.count > 0)
+                if savepoint is not None:
+                    restore(spark, job, savepoint, life.monitor.works)
+                announce()
+                life.live(spark, rebuild, moves=moves)
+        except SparkLostError as error:
+            life.supervisor.lost(error)
+            signals.drains = False
+            rebuild = "what changed" if rebuild == "everything" else rebuild
+        else:
+            return
