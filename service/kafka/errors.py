@@ -7,6 +7,7 @@ ChangelogError
  ├── MissingTopicError        a topic is not there
  ├── ReplacedTopicError       a topic was deleted and made anew under a checkpoint
  │    └── RestartedTopicError and the job starts anew then
+ ├── ClaimedTopicsError       another job writes a topic
  ├── UnfitTopicError          a topic is there with settings that do not suit it
  ├── UnfitSubjectError        the registry holds another schema for a topic than the job has
  ├── LostOffsetsError         retention has deleted records that were not read yet
@@ -23,6 +24,8 @@ ChangelogError
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -67,6 +70,19 @@ class RestartedTopicError(ReplacedTopicError):
     """The same, and the job says that it is to be rebuilt then."""
 
     _then = "As the job says, state and results are built from what the topics hold now."
+
+
+class ClaimedTopicsError(ChangelogError):
+    """Another job writes a result topic. Name another topic, or take this one over."""
+
+    def __init__(self, topics: Sequence[str], job: str, progress: str) -> None:
+        self.topics, self.job = tuple(topics), job
+        super().__init__(
+            f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}: job {job} writes there already, as its "
+            f"progress topic {progress} says. Every row would be there twice.\n"
+            f"Write to another topic. If job {job} was deleted or renamed, `rowkind topics release` with the file of "
+            f"this job takes the topics from it; if it still runs, it stops then."
+        )
 
 
 class UnfitTopicError(ChangelogError):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Self
 
@@ -58,7 +58,7 @@ class Progress:
     """The last batch that a query's partition has committed: enough to do the very same again on the state before it.
 
     `job` and `query` say whose it is, `tasks` how many such partitions there are, 0 if that was not noted, and `sinks`
-    which sinks the query wrote. The rest is what a `BatchPartition` has, and the name of the `run`.
+    which sinks the query wrote, to which `topics`. The rest is what a `BatchPartition` has, and the name of the `run`.
     """
 
     job: str
@@ -71,14 +71,25 @@ class Progress:
     extent: str = ""
     tasks: int = 0
     sinks: Sequence[str] = ()
+    topics: Sequence[str] = ()
 
     @classmethod
     def of(cls, spec: WriterSpec, batch_partition: BatchPartition) -> Self:
         """The progress once `batch_partition` is committed."""
         sinks = sorted(each.sink for each in spec.sinks.values())
         return cls(
-            job=spec.job, query=spec.query, run=spec.run, tasks=spec.tasks, sinks=sinks, **asdict(batch_partition)
+            job=spec.job,
+            query=spec.query,
+            run=spec.run,
+            tasks=spec.tasks,
+            sinks=sinks,
+            topics=sorted(spec.claims),
+            **asdict(batch_partition),
         )
+
+    def signed(self, spec: WriterSpec) -> Self:
+        """The same under the name of the run of `spec`, and with its claims."""
+        return replace(self, run=spec.run, topics=sorted(spec.claims))
 
     def covers(self, batch_partition: BatchPartition) -> bool:
         """Whether `batch_partition` is written already. Batches of another checkpoint are other batches."""

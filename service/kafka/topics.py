@@ -26,7 +26,8 @@ from rowkind.service.kafka.cluster import Cluster, result
 from rowkind.service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
 from rowkind.service.kafka.written import AsAvro, Forms
 
-_PROGRESS = ".progress"
+PROGRESS = ".progress"
+"""How the name of every progress topic ends."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def progress_topic(job: str, query: str, tasks: int, replication: int | None = N
 
 def progress_name(job: str, query: str) -> str:
     """The name of a query's progress topic."""
-    return f"{job}.{query}{_PROGRESS}"
+    return f"{job}.{query}{PROGRESS}"
 
 
 def filling_name(job: str, query: str, sink: str, token: str) -> str:
@@ -90,7 +91,7 @@ def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
     # To ask for one that is there takes a right that a job need not have.
     present = admin.list_topics(timeout=ANSWER_SECONDS).topics
     for name in wanted.keys() & present.keys():
-        if name.endswith(_PROGRESS):
+        if name.endswith(PROGRESS):
             _widen(kafka, admin, wanted[name])
     made: list[str] = []
     new = [
@@ -183,7 +184,7 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
     present = heard(ask)
     for topic in topics:
         count = len(present[topic.name].partitions)
-        if topic.name.endswith(_PROGRESS) and count < topic.partitions:
+        if topic.name.endswith(PROGRESS) and count < topic.partitions:
             raise UnfitTopicError(
                 f"The progress topic {topic.name} has {count} partitions, and the query writes with {topic.partitions} "
                 f"tasks: add partitions to it."

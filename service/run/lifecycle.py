@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.service.graph import Graph
 from rowkind.service.job.model import Job
+from rowkind.service.kafka import claims
 from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.topics import group_name, progress_name, with_records
@@ -53,7 +54,7 @@ from rowkind.service.run.rescale import rescale, to_its_end
 from rowkind.service.run.savepoint import restore, whole
 from rowkind.service.run.signals import AskedToStop, Signals
 from rowkind.service.run.status import JobStatus
-from rowkind.service.run.streaming import Deployment, register, source
+from rowkind.service.run.streaming import Deployment, register, source, writer
 from rowkind.service.run.supervisor import Running, Supervisor
 from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.run.topics import register as register_schemas
@@ -148,6 +149,7 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
         _tracing(job.name) as traces,
     ):
         connection = connect(job)
+        claims.check(connection.kafka, [sink.topic for query in fresh.values() for sink in query.sinks], job.name)
         _topics(job, fresh, connection)
         forms = {sink.name: register_schemas(sink, connection) for query in fresh.values() for sink in query.sinks}
         supervisor = Supervisor(job, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"), traces)
@@ -234,6 +236,10 @@ class _Queries:
             if rebuild == "nothing":
                 chosen = _going_on(self.life.job, fresh, recorded)
                 new = chosen.keys() - recorded.keys()
+                for name in recorded.keys() - chosen.keys():
+                    # Its sinks are gone: their topics are free.
+                    if any(each.topics for each in self._progress(name)):
+                        self._take_over(name)
             else:
                 plan = upgrade(self.life.job, recorded, keep=rebuild == "what changed")
                 chosen, new = plan.queries, plan.queries.keys() - plan.stay
@@ -307,6 +313,7 @@ class _Queries:
         for file in checkpoint.mend():
             log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
         at = self._brought_up(name, whole, checkpoint)
+        claims.claim(writer(whole, replace(at, filling="")))
         position = checkpoint.position()
         sqls = {sink: settings.sql for sink, settings in self.life.job.sinks.items()}
         at_start = None if position is None else position.at
