@@ -32,6 +32,9 @@ from rowkind.service.python.code import Code
 from rowkind.service.python.errors import FunctionError
 from rowkind.service.source_table import OnExpire
 
+OnLost = Literal["fail", "rebuild", "ignore"]
+"""What becomes of a job when a result topic has lost rows."""
+
 
 class Sink(Section):
     """A result topic, and the query whose result it keeps."""
@@ -76,6 +79,11 @@ class Sink(Section):
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     """Whether changes are written in transactions; without them a change may come twice, which only an upsert sink
     bears."""
+
+    on_lost: OnLost = "fail"
+    """What becomes of the job when the topic has lost rows of the result: it was deleted, made anew, shortened by
+    retention, or has other partitions than before. The job ends; or the query is rebuilt, and what is missing written;
+    or it goes on, and the topic stays as it is."""
 
     isolated: bool = False
     """Whether it gets a query of its own: it shares nothing with the other sinks, they wait neither for it nor it for

@@ -39,7 +39,11 @@ class Cluster:
         wanted = sorted(names)
         return heard(lambda: self._topics(wanted))
 
-    def _topics(self, names: list[str]) -> Topics:
+    def present(self, names: Iterable[str]) -> Topics:
+        """Those of these topics that are there, with their partitions of now."""
+        return self._topics(sorted(names), all_of_them=False)
+
+    def _topics(self, names: list[str], *, all_of_them: bool = True) -> Topics:
         ids: dict[str, str] = {}
         partitions: list[At] = []
         for name, answer in self._admin.describe_topics(TopicCollection(names), **_PATIENCE).items():
@@ -47,6 +51,8 @@ class Cluster:
                 topic = result(answer)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    if not all_of_them:
+                        continue
                     raise MissingTopicError(
                         f"Topic {name} is not there, at {servers(self._kafka)}. Create it (`rowkind topics create` "
                         f"makes the topics of a job), or correct its name."

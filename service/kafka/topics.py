@@ -41,8 +41,17 @@ class Topic:
 
 
 def sink_topic(name: str, form: ChangelogMode, partitions: int = 1, replication: int | None = None) -> Topic:
-    """A result topic: of an upsert topic only the last row of each key counts, the others keep every change."""
-    return Topic(name, partitions, replication, {"cleanup.policy": "compact" if form == "upsert" else "delete"})
+    """A result topic.
+
+    Of an upsert topic only the last row of each key counts. A retract topic needs every change, since any may be one of
+    a row that is still there. An append topic may forget its oldest rows, by the brokers' default.
+    """
+    config: dict[ChangelogMode, dict[str, str]] = {
+        "append": {"cleanup.policy": "delete"},
+        "retract": {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
+        "upsert": {"cleanup.policy": "compact"},
+    }
+    return Topic(name, partitions, replication, config[form])
 
 
 def source_topic(name: str, mode: ChangelogMode, partitions: int) -> Topic:

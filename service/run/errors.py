@@ -12,6 +12,7 @@
     ├── LetterError                there is no such dead letter, or nothing to send back
     ├── SkipError                  there is nothing to go on behind, or nowhere to put it
     ├── StrangeCheckpointError     the topics were written from another checkpoint since
+    ├── LostResultError            a result topic lacks rows that the query has written
     ├── TopicsHeldError            there is no checkpoint, but result topics that hold something
     ├── SupersededError            a later run of the same job has taken over
     ├── RebuildError               the job has to be rebuilt, and says so itself
@@ -23,7 +24,7 @@ Each message ends with what the person on call should do; the command line print
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rowkind.errors import REFUSED, UNREACHABLE, RowkindError
 
@@ -166,6 +167,30 @@ class ReplayError(RunError):
             f"written since cannot be replayed: {why}.\n"
             "Use a later savepoint, or let `rowkind run --reset-state` build the state anew from the topics; it "
             "changes only those rows of the result topics that are different."
+        )
+
+
+class LostResultError(RunError):
+    """Result topics lack rows that a query has written there, or have them in other partitions.
+
+    `harms` says what has become of each topic. `rebuilds`: a rebuild is asked for, and loses no row. `lacking` says why
+    it would lose some if it is asked for by the job file.
+    """
+
+    exit_code = REFUSED
+
+    def __init__(self, query: str, harms: Mapping[str, str], lacking: str, *, rebuilds: bool) -> None:
+        self.query = query
+        self.topics = tuple(harms)
+        self.why = ", and ".join(f"topic {name} {harm}" for name, harm in harms.items())
+        self.rebuilds = rebuilds
+        refused = f"The query is not rebuilt as `on_lost` says: {lacking}. " if lacking else ""
+        kept = "Let the topic keep all records (retention.ms=-1, retention.bytes=-1). " if "first" in self.why else ""
+        super().__init__(
+            f"{self.why} since query {query} wrote there, so the topic is not the result of the query any more.\n"
+            f"{refused}{kept}`rowkind run --upgrade` rebuilds the query from its source topics and writes what is "
+            "missing; with `on_lost: rebuild` in the sink the job does so by itself. With `on_lost: ignore` the query "
+            "goes on, and the topic stays as it is."
         )
 
 

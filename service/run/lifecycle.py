@@ -36,6 +36,7 @@ from rowkind.service.run.contents import Contents
 from rowkind.service.run.cut_over import CutOver, clear, take_over
 from rowkind.service.run.errors import (
     CheckpointMismatchError,
+    LostResultError,
     ParallelismError,
     RebuildError,
     ReplayError,
@@ -60,6 +61,7 @@ from rowkind.service.run.topics import Connection, PlannedQueries, check, connec
 from rowkind.service.run.topics import register as register_schemas
 from rowkind.service.run.upgrade import TWICE, contents, doubled, upgrade
 from rowkind.service.run.writer import Reports
+from rowkind.service.run.written_topics import TopicWatch, WrittenTopics
 from rowkind.service.spark.errors import SparkLostError
 from rowkind.service.spark.jvm import java_version
 from rowkind.service.spark.session import is_local, session, stopping
@@ -146,6 +148,7 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
     with (
         tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
         LagWatch(monitor) as lags,
+        TopicWatch() as watch,
         _tracing(job.name) as traces,
     ):
         connection = connect(job)
@@ -153,7 +156,7 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
         _topics(job, fresh, connection)
         forms = {sink.name: register_schemas(sink, connection) for query in fresh.values() for sink in query.sinks}
         supervisor = Supervisor(job, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"), traces)
-        yield Life(job, job.checkpoint, fresh, connection, forms, monitor, lags, supervisor)
+        yield Life(job, job.checkpoint, fresh, connection, forms, monitor, lags, watch, supervisor)
 
 
 @contextmanager
@@ -185,6 +188,7 @@ class Life:
     forms: Mapping[str, Forms]
     monitor: Monitor
     lags: LagWatch
+    watch: TopicWatch
     supervisor: Supervisor
 
     def live(self, spark: SparkSession, rebuild: Rebuild, *, moves: bool = False) -> None:
@@ -196,15 +200,14 @@ class Life:
         while True:
             try:
                 _Queries(spark, self).live(rebuild, moves=moves)
-            except ReplayError as error:
+            except (ReplayError, LostResultError) as error:
                 if moves or not error.rebuilds:
                     raise
-                log.warning(
-                    "query %s: the checkpoint is older than the results, and %s; the state is rebuilt from the topics",
-                    error.query,
-                    error.why,
-                )
+                older = "the checkpoint is older than the results, and " if isinstance(error, ReplayError) else ""
+                log.warning("query %s: %s%s; the state is rebuilt from the topics", error.query, older, error.why)
                 Checkpoint(spark, f"{self.checkpoint}/{self.job.name}/{error.query}").delete()
+                # What is gone of the topics is made again.
+                _topics(self.job, self.fresh, self.connection)
                 rebuild = "what changed"
             except RebuildError as error:
                 log.warning("%s", error)
@@ -257,7 +260,8 @@ class _Queries:
             for name, query in chosen.items():
                 if supervisor.signals.count:
                     break
-                running = self._ready(name, query, token_hex(4) if name in filling else "")
+                token = token_hex(4) if name in filling else ""
+                running = self._ready(name, query, token, requested=rebuild != "nothing")
                 if moves:
                     continue
                 running.begin()
@@ -297,8 +301,11 @@ class _Queries:
         kafka = self.life.connection.kafka
         take_over(WriterSpec(self.life.job.name, name, {}, kafka, progress_name(self.life.job.name, name), run=run))
 
-    def _ready(self, name: str, query: PlannedQuery, token: str) -> Running:
-        """A query, ready to begin. If it is new, and there is a token, it fills its state first."""
+    def _ready(self, name: str, query: PlannedQuery, token: str, *, requested: bool) -> Running:
+        """A query, ready to begin. If it is new, and there is a token, it fills its state first.
+
+        `requested`: what has changed is to be rebuilt.
+        """
         checkpoint = self._checkpoint(name)
         whole, wanted = contents(self.life.job, query, checkpoint.contents())
         progress = self._progress(name)
@@ -312,6 +319,9 @@ class _Queries:
         checkpoint.settle()
         for file in checkpoint.mend():
             log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
+        job, kafka = self.life.job, self.life.connection.kafka
+        topics = WrittenTopics.of(job, name, whole, kafka, checkpoint, requested=requested)
+        self.life.watch.add(topics)
         at = self._brought_up(name, whole, checkpoint)
         claims.claim(writer(whole, replace(at, filling="")))
         position = checkpoint.position()
@@ -323,7 +333,7 @@ class _Queries:
         self.life.lags.add(name, source(whole, at), group_name(self.life.job.name, name))
         cut_over = CutOver(whole, checkpoint, at, replace(at, filling="")) if at.filling else None
         begin = QueryStart(self.spark, whole, checkpoint)
-        return Running(checkpoint, query.sinks, replace(at, filling=""), begin, cut_over)
+        return Running(checkpoint, query.sinks, replace(at, filling=""), begin, cut_over, topics)
 
     def _brought_up(self, name: str, whole: Graph, checkpoint: Checkpoint) -> Deployment:
         """How a query runs whose checkpoint is claimed, with its state in as many partitions as the job says."""

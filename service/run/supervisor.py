@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rowkind.errors import RowkindError
 from rowkind.service.execute.promises import Broken, told
 from rowkind.service.job.model import Job
-from rowkind.service.kafka.errors import RestartedTopicError
+from rowkind.service.kafka.errors import MissingTopicError, RestartedTopicError
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.cut_over import CutOver
@@ -25,8 +25,10 @@ from rowkind.service.run.errors import (
     CheckpointFolderError,
     CheckpointTornError,
     DeadLettersError,
+    LostResultError,
     QueryFailedError,
     RebuildError,
+    ReplayError,
     RunError,
     SessionStoppedError,
     SupersededError,
@@ -38,6 +40,7 @@ from rowkind.service.run.outage import Outage
 from rowkind.service.run.shares import Share, Shares
 from rowkind.service.run.signals import AskedToStop
 from rowkind.service.run.streaming import Deployment, due_file
+from rowkind.service.run.written_topics import WrittenTopics
 from rowkind.service.spark.errors import SparkLostError
 
 if TYPE_CHECKING:
@@ -62,6 +65,7 @@ class Running:
     at: Deployment
     start: Callable[[Deployment], StreamingQuery]
     cut_over: CutOver | None
+    topics: WrittenTopics
     query: StreamingQuery = field(init=False)
     idle: int = 0
     ran: bool = False
@@ -147,6 +151,8 @@ class Supervisor:
         for each in running:
             each.query.stop()
             self._note(each)
+            if not self.outage.seconds:
+                each.topics.end()
             self.monitor.stopped(each.name)
 
     def lost(self, error: SparkLostError) -> None:
@@ -167,10 +173,15 @@ class Supervisor:
 
     def _look(self, each: Running) -> None:
         self._note(each)
+        self._hold(each)
         if each.again is not None:
             self._retry(each)
         elif (error := each.query.exception()) is not None:
             failure: RunError = failed(each.name, each.checkpoint.folder, error)
+            if isinstance(failure, QueryFailedError) and failure.error is MissingTopicError:
+                each.topics.look()
+                each.topics.look()
+                self._hold(each)
             if not each.checkpoint.held():
                 failure = SupersededError(self.job.name, each.name)
             if isinstance(failure, QueryFailedError) and failure.error is RestartedTopicError:
@@ -187,10 +198,20 @@ class Supervisor:
         rests = each.again is not None or each.query.status["message"] in {"Waiting for data to arrive", "Stopped"}
         each.idle = each.idle + 1 if rests else 0
 
+    def _hold(self, each: Running) -> None:
+        """End the job, or have the query rebuilt, if topics that it writes are not what they were."""
+        try:
+            each.topics.judge()
+        except (LostResultError, ReplayError) as error:
+            if error.rebuilds:
+                raise
+            self._fail(each, error)
+
     def _cut_over(self, each: Running, cut_over: CutOver) -> None:
         try:
             with self.monitor.works.work(f"query {each.name} brings its result topics up to date", ""):
                 cut_over.end()
+                each.topics.renew()
         except RowkindError as error:
             self._later(each, error, str(error) if error.retryable else None)
         else:

@@ -1,0 +1,96 @@
+"""Result topics that lose rows, and a progress topic that is lost: noticed at the start and while the job runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rowkind.errors import REFUSED
+from rowkind.service.dev.broker import Broker
+from rowkind.service.run.errors import LostResultError
+from rowkind.service.run.started import StartedJob
+from tests.run.process import until
+from tests.run.topic_job import COUNTS, LATEST, ROWS, SLOW, TopicJob
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+MakeJob = Callable[..., TopicJob]
+
+
+@pytest.fixture
+def make_job(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeJob:
+    """Makes the job, which has not run yet."""
+    monkeypatch.setenv("ROWKIND_PYTHON", sys.executable)
+    monkeypatch.setenv("ROWKIND_STAND_IN", "nobody answers here")
+    name = f"written-{os.getpid()}-{tmp_path.name}"
+    return lambda **sinks: TopicJob(spark, broker.bootstrap_servers, tmp_path, name, **sinks)
+
+
+HARMS: dict[str, tuple[Any, Callable[[TopicJob], object], str]] = {
+    "deleted": (COUNTS, lambda job: job.delete(job.topic("result")), "was deleted"),
+    "made anew": (COUNTS, lambda job: job.make_anew(job.topic("result")), "was deleted and made anew"),
+    "made anew, append": (ROWS, lambda job: job.make_anew(job.topic("result")), "was deleted and made anew"),
+    "grown": (LATEST, lambda job: job.grow(job.topic("result"), 5), "has 5 partitions, not 1"),
+    "shortened": (COUNTS, lambda job: job.shorten(job.topic("result"), 3), "begins at offset 3, not 0"),
+}
+
+
+@pytest.mark.parametrize("what", HARMS)
+def test_a_topic_that_lost_rows_under_a_job_that_stands_still(make_job: MakeJob, what: str) -> None:
+    """The start is refused with the cause and two remedies; `--upgrade` writes what is missing."""
+    sink, harm, told = HARMS[what]
+    job = make_job(result=sink)
+    job.send(50)
+    job.runs()
+    harm(job)
+    job.send(10)
+    with pytest.raises(LostResultError, match=f"topic {job.topic('result')} {told.partition(' ')[0]}") as refused:
+        job.runs()
+    # A topic that the job may make is made before a start looks for what it was.
+    assert told in str(refused.value) or what == "deleted"
+    assert refused.value.exit_code == REFUSED
+    assert "--upgrade" in str(refused.value)
+    assert "on_lost: rebuild" in str(refused.value)
+    job.runs(upgrade=True)
+    assert job.rows("result") == job.right("result")
+    job.send(10)
+    job.runs()
+    assert job.rows("result") == job.right("result")
+
+
+@pytest.mark.parametrize("what", ["deleted", "made anew", "grown", "shortened"])
+def test_a_topic_that_loses_rows_under_a_running_job(make_job: MakeJob, what: str) -> None:
+    """The job stops and says why; with `on_lost: rebuild` it rebuilds the query and goes on."""
+    sink, harm, told = HARMS[what]
+    job = make_job(result=sink)
+    job.send(50)
+    with pytest.raises(LostResultError, match=told):
+        ends(job, harm)
+    job.sinks = {"result": {**sink, "on_lost": "rebuild"}}
+    job.write()
+    with job.running() as running:
+        job.send(10)
+        job.reads(running)
+        assert job.rows("result") == job.right("result")
+        harm(job) if what != "grown" else job.grow(job.topic("result"), 7)
+        until(lambda: _is_right(job, running), "the result", running.metrics, SLOW)
+
+
+def ends(job: TopicJob, harm: Callable[[TopicJob], object]) -> None:
+    """A run of the job that ends by itself, of the harm that is done to its topics."""
+    with job.running() as running:
+        job.reads(running)
+        harm(job)
+        until(lambda: running.wait(0.1), "the end of the job", running.metrics, SLOW)
+
+
+def _is_right(job: TopicJob, running: StartedJob) -> bool:
+    running.wait(0.1)
+    there = job.topic("result") in job.admin.list_topics(timeout=10).topics
+    return there and job.rows("result") == job.right("result")
