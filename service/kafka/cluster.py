@@ -68,7 +68,13 @@ class Cluster:
 
     def ends(self, partitions: Iterable[At]) -> dict[At, int]:
         """The last stable offset of each partition."""
-        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self.ends_with_epochs(partitions)[0]
+
+    def ends_with_epochs(self, partitions: Iterable[At]) -> tuple[dict[At, int], dict[At, int]]:
+        """The last stable offset of each partition, and the number of its leader, as far as it has one."""
+        found = self._found(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        epochs = {at: each.leader_epoch for at, each in found.items() if each.leader_epoch is not None}
+        return {at: each.offset for at, each in found.items()}, epochs
 
     def at_time(self, partitions: Iterable[At], timestamp_ms: int) -> dict[At, int]:
         """The first offset in each partition whose record is not older; the end where there is none."""
@@ -93,14 +99,17 @@ class Cluster:
         return float(sum(each.value.nbytes for each in found) / max(1, sum(map(len, found))))
 
     def _offsets(self, partitions: Iterable[At], wanted: OffsetSpec) -> dict[At, int]:
+        return {at: each.offset for at, each in self._found(partitions, wanted).items()}
+
+    def _found(self, partitions: Iterable[At], wanted: OffsetSpec) -> dict[At, Any]:
         question = {TopicPartition(*at): wanted for at in partitions}
         if not question:
             return {}
         names = ", ".join(sorted({at.topic for at in question}))
 
-        def ask() -> dict[At, int]:
+        def ask() -> dict[At, Any]:
             answers = self._admin.list_offsets(question, isolation_level=IsolationLevel.READ_COMMITTED, **_PATIENCE)
-            return {(at.topic, at.partition): result(answer).offset for at, answer in answers.items()}
+            return {(at.topic, at.partition): result(answer) for at, answer in answers.items()}
 
         try:
             return patiently(ask)

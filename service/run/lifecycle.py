@@ -203,8 +203,7 @@ class Life:
             except (ReplayError, LostResultError) as error:
                 if moves or not error.rebuilds:
                     raise
-                older = "the checkpoint is older than the results, and " if isinstance(error, ReplayError) else ""
-                log.warning("query %s: %s%s; the state is rebuilt from the topics", error.query, older, error.why)
+                log.warning("query %s: %s; the state is rebuilt from the topics", error.query, error.cause)
                 Checkpoint(spark, f"{self.checkpoint}/{self.job.name}/{error.query}").delete()
                 # What is gone of the topics is made again.
                 _topics(self.job, self.fresh, self.connection)

@@ -23,7 +23,7 @@ from rowkind.service.kafka.topic_record import TopicRecord, topic_records
 from rowkind.service.kafka.topics import progress_name
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.cut_over import Amount
-from rowkind.service.run.errors import LostResultError, ReplayError
+from rowkind.service.run.errors import LostProgressError, LostResultError
 
 _EVERY_SECONDS = 2.0
 _LAST_SECONDS = 1.0
@@ -108,7 +108,7 @@ class WrittenTopics:
     def judge(self) -> None:
         """Say what has been found.
 
-        Raises LostResultError of a result topic, unless the job says `ignore`, or ReplayError of the progress topic.
+        Raises LostResultError of a result topic, unless the job says `ignore`, or LostProgressError of the progress topic.
         """
         harmed, self._harmed = self._harmed, {}
         if harm := harmed.pop(self.progress, ""):
@@ -121,10 +121,10 @@ class WrittenTopics:
             self.accepted[name] = harm
             self._before.pop(name, None)
 
-    def _unknown(self, harm: str) -> ReplayError:
+    def _unknown(self, harm: str) -> LostProgressError:
         lacking = self._lacking
         why = f"the progress topic {self.progress} {harm}"
-        return ReplayError(self.query, f"{why}, and {lacking}" if lacking else why, rebuilds=not lacking)
+        return LostProgressError(self.query, f"{why}, and {lacking}" if lacking else why, rebuilds=not lacking)
 
     def _lost(self, harms: Mapping[str, str]) -> LostResultError:
         lacking = "" if self.requested else self._lacking

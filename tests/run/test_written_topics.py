@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.errors import REFUSED
 from rowkind.service.dev.broker import Broker
-from rowkind.service.run.errors import LostResultError
+from rowkind.service.run.errors import LostProgressError, LostResultError
 from rowkind.service.run.started import StartedJob
 from tests.run.process import until
 from tests.run.topic_job import COUNTS, LATEST, ROWS, SLOW, TopicJob
@@ -80,6 +80,58 @@ def test_a_topic_that_loses_rows_under_a_running_job(make_job: MakeJob, what: st
         assert job.rows("result") == job.right("result")
         harm(job) if what != "grown" else job.grow(job.topic("result"), 7)
         until(lambda: _is_right(job, running), "the result", running.metrics, SLOW)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_progress_topic_that_is_lost(make_job: MakeJob, runs: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """While the job runs or not, its state is rebuilt, so that nothing is there twice or missing."""
+    job = make_job(result=COUNTS)
+    job.send(50)
+    with job.running() as running:
+        job.reads(running)
+        if runs:
+            job.delete(job.progress)
+            job.send(10)
+            until(lambda: _is_right(job, running), "the result", running.metrics, SLOW)
+            job.reads(running)
+    if not runs:
+        job.delete(job.progress)
+        job.send(10)
+        job.runs()
+    assert f"the progress topic {job.progress} was deleted" in caplog.text
+    assert job.rows("result") == job.right("result")
+
+
+def test_a_progress_topic_that_is_lost_where_sources_are_not_whole(make_job: MakeJob) -> None:
+    """A rebuild would lack rows, so that the start is refused; `--reset-state` does it on request."""
+    job = make_job(result=COUNTS)
+    job.send(50)
+    job.runs()
+    job.make_anew(job.progress, 2)
+    job.shorten(job.source, 5)
+    with pytest.raises(LostProgressError, match=f"{job.progress} was deleted and made anew, and not every record"):
+        job.runs()
+    job.runs(reset_state=True)
+    del job.sent[:5]
+    assert job.rows("result") == job.right("result")
+
+
+def test_a_topic_that_may_stay_as_it_is(make_job: MakeJob, caplog: pytest.LogCaptureFixture) -> None:
+    """`on_lost: ignore` goes on with a warning; an append topic may lose its first records, and may grow."""
+    job = make_job(result={**COUNTS, "on_lost": "ignore"}, rows=ROWS)
+    job.send(50)
+    job.runs()
+    job.shorten(job.topic("rows"), 20)
+    job.grow(job.topic("rows"), 2)
+    job.make_anew(job.topic("result"))
+    job.send(5)
+    job.runs()
+    assert f"topic {job.topic('result')} was deleted and made anew; as the job says, it stays so" in caplog.text
+    assert job.topic("rows") not in caplog.text.replace("writing to topic", "").replace("made topic", "")
+    caplog.clear()
+    job.send(5)
+    job.runs()
+    assert "stays so" not in caplog.text
 
 
 def ends(job: TopicJob, harm: Callable[[TopicJob], object]) -> None:
