@@ -108,7 +108,7 @@ class WrittenTopics:
     def judge(self) -> None:
         """Say what has been found.
 
-        Raises LostResultError of a result topic, unless the job says `ignore`, or LostProgressError of the progress topic.
+        Raises LostProgressError of the progress topic, LostResultError of a result topic unless the job says `ignore`.
         """
         harmed, self._harmed = self._harmed, {}
         if harm := harmed.pop(self.progress, ""):

@@ -230,8 +230,8 @@ TYPES = (
             "sinks:\n",
             "dead_letters: {topic: orders}\nsinks:\n",
             (
-                "1: table 'orders' reads topic 'orders', which takes the dead letters: each would be read, and be a dead "
-                "letter again. Name another topic in `dead_letters`, or read the letters in another job"
+                "1: table 'orders' reads topic 'orders', which takes the dead letters: each would be read, and be a "
+                "dead letter again. Name another topic in `dead_letters`, or read the letters in another job"
             ),
         ),
         (
@@ -246,8 +246,8 @@ TYPES = (
             "sinks:\n",
             "sinks:\n  other: {topic: orders, mode: append, sql: SELECT 1}\n",
             (
-                "1: table 'orders' reads topic 'orders', which sink 'other' writes: the job would read its own results. "
-                "Let both sinks read a view (`views`), or split the job in two"
+                "1: table 'orders' reads topic 'orders', which sink 'other' writes: the job would read its own "
+                "results. Let both sinks read a view (`views`), or split the job in two"
             ),
         ),
         (
