@@ -32,7 +32,7 @@ from rowkind.service.python.code import Code
 from rowkind.service.python.errors import FunctionError
 from rowkind.service.source_table import OnExpire
 
-OnLost = Literal["fail", "rebuild", "ignore"]
+OnLostResult = Literal["fail", "rebuild", "ignore"]
 """What becomes of a job when a result topic has lost rows."""
 
 
@@ -80,7 +80,7 @@ class Sink(Section):
     """Whether changes are written in transactions; without them a change may come twice, which only an upsert sink
     bears."""
 
-    on_lost: OnLost = "fail"
+    on_lost: OnLostResult = "fail"
     """What becomes of the job when the topic has lost rows of the result: it was deleted, made anew, shortened by
     retention, or has other partitions than before. The job ends; or the query is rebuilt, and what is missing written;
     or it goes on, and the topic stays as it is."""

@@ -31,7 +31,7 @@ class Cluster:
     """Questions to the brokers. Each may raise a ChangelogError within seconds; whoever runs the query may wait."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        self._kafka = kafka
+        self.kafka = kafka
         self._client: AdminClient | None = None
 
     def topics(self, names: Iterable[str]) -> Topics:
@@ -54,10 +54,10 @@ class Cluster:
                     if not all_of_them:
                         continue
                     raise MissingTopicError(
-                        f"Topic {name} is not there, at {servers(self._kafka)}. Create it (`rowkind topics create` "
+                        f"Topic {name} is not there, at {servers(self.kafka)}. Create it (`rowkind topics create` "
                         f"makes the topics of a job), or correct its name."
                     ) from None
-                raise translate(error, servers(self._kafka), f"looking for topic {name}") from None
+                raise translate(error, servers(self.kafka), f"looking for topic {name}") from None
             ids[name] = str(topic.topic_id)
             partitions += [(name, partition.id) for partition in topic.partitions]
         return Topics(ids, tuple(sorted(partitions)))
@@ -87,14 +87,14 @@ class Cluster:
         """The mean size of the first few records of a range; 0 if there are none."""
         from rowkind.service.kafka.fetch import Fetcher  # noqa: PLC0415 -- Arrow, which a first batch does not wait for
 
-        few = {**self._kafka, **_FEW_BYTES}
+        few = {**self.kafka, **_FEW_BYTES}
 
         try:
             with closing(Fetcher(few)) as fetcher:
                 part = Range(topic, partition, begin, min(end, begin + _FEW_RECORDS))
                 chunks = list(fetcher.fetch([part], {topic: "earliest"}))
         except KafkaException as error:
-            raise translate(error, servers(self._kafka), f"reading topic {topic}") from None
+            raise translate(error, servers(self.kafka), f"reading topic {topic}") from None
         found = [records for chunk in chunks for records in chunk]
         return float(sum(each.value.nbytes for each in found) / max(1, sum(map(len, found))))
 
@@ -114,12 +114,12 @@ class Cluster:
         try:
             return patiently(ask)
         except KafkaException as error:
-            raise translate(error, servers(self._kafka), f"asking for the offsets of topic {names}") from None
+            raise translate(error, servers(self.kafka), f"asking for the offsets of topic {names}") from None
 
     @property
     def _admin(self) -> AdminClient:
         if self._client is None:
-            self._client = reach(self._kafka)
+            self._client = reach(self.kafka)
         return self._client
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
@@ -201,15 +202,36 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
     return _advice(admin, topics)
 
 
-def _advice(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
-    resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
+def settings_of(kafka: KafkaSettings, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The settings of those of these topics whose settings this user may see. Raises a ChangelogError."""
+    return _settings(reach(kafka), names) if names else {}
+
+
+def _settings(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     answers = admin.describe_configs(resources, request_timeout=ANSWER_SECONDS) if resources else {}
+    found: dict[str, dict[str, str]] = {}
+    for name, (_, answer) in zip(names, answers.items(), strict=True):
+        # No right to look at settings is no reason not to read or write.
+        with suppress(KafkaException):
+            found[name] = {setting: entry.value for setting, entry in result(answer).items()}
+    return found
+
+
+def _advice(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
+    settings = _settings(admin, [topic.name for topic in topics])
     advice: list[str] = []
-    for topic, (_, answer) in zip(topics, answers.items(), strict=True):
-        try:
-            actual = result(answer)["cleanup.policy"].value
-        except KafkaException:
-            continue  # No right to look at settings is no reason not to write.
+    for topic in topics:
+        if topic.name not in settings:
+            continue
+        actual = settings[topic.name]["cleanup.policy"]
+        if "delete" in actual and topic.config.get("retention.ms") == "-1":
+            kept = {name: settings[topic.name].get(name, "-1") for name in ("retention.ms", "retention.bytes")}
+            if limits := [f"{name}={value}" for name, value in kept.items() if value != "-1"]:
+                advice.append(
+                    f"topic {topic.name} has {', '.join(limits)}: it will lose rows that are still in the result; set "
+                    "it to -1, or say `on_lost: ignore` in the sink if they may be lost"
+                )
         wanted = topic.config.get("cleanup.policy", actual)
         if wanted == "compact" and "compact" not in actual:
             advice.append(f"topic {topic.name} has cleanup.policy={actual}: rows that do not change will be lost")

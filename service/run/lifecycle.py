@@ -205,6 +205,7 @@ class Life:
                     raise
                 log.warning("query %s: %s; the state is rebuilt from the topics", error.query, error.cause)
                 Checkpoint(spark, f"{self.checkpoint}/{self.job.name}/{error.query}").delete()
+                self.monitor.rebuilt(error.query, error.cause)
                 # What is gone of the topics is made again.
                 _topics(self.job, self.fresh, self.connection)
                 rebuild = "what changed"
@@ -327,6 +328,7 @@ class _Queries:
         sqls = {sink: settings.sql for sink, settings in self.life.job.sinks.items()}
         at_start = None if position is None else position.at
         self.life.monitor.add(name, describe(name, query.sinks, sqls), at_start, births(whole))
+        self.life.supervisor.remark(name, topics, topics.forgotten(position))
         if (failure := checkpoint.last_failure()) is not None:
             self.life.monitor.recall(failure)
         self.life.lags.add(name, source(whole, at), group_name(self.life.job.name, name))

@@ -116,15 +116,19 @@ class Notes(Folder):
     def topics(self) -> dict[str, TopicRecord]:
         """The topics that the query writes, as they were noted last. Raises CheckpointFolderError."""
         with self._files() as files:
-            said = self._json(files, self._child(_TOPICS)) or {}
-            return {name: TopicRecord.from_json(topic) for name, topic in said.items()}
+            said = self._json(files, self._child(_TOPICS)) or {"topics": {}}
+            return {name: TopicRecord.from_json(topic) for name, topic in said["topics"].items()}
 
-    def note_topics(self, topics: Mapping[str, TopicRecord]) -> None:
-        """Note the topics that the query writes, as they are. Raises CheckpointFolderError."""
+    def noted_ms(self) -> float:
+        """When the query last ended in order, Unix time in ms; 0 if it never did. Raises CheckpointFolderError."""
+        with self._files() as files:
+            return float((self._json(files, self._child(_TOPICS)) or {"at": 0})["at"])
+
+    def note_topics(self, topics: Mapping[str, TopicRecord], at_ms: float) -> None:
+        """Note the topics that the query writes, as they are, and when it last ran. Raises CheckpointFolderError."""
         with self._files() as files:
             said = {name: topic.to_json() for name, topic in sorted(topics.items())}
-            if said != self._json(files, self._child(_TOPICS)):
-                self._put(files, _TOPICS, json.dumps(said, indent=1))
+            self._put(files, _TOPICS, json.dumps({"at": at_ms, "topics": said}, indent=1))
 
     def leave_word(self, incident: Incident) -> None:
         """Note what ends the query now. Raises CheckpointFolderError."""

@@ -34,6 +34,7 @@ from rowkind.service.run.errors import (
     SupersededError,
 )
 from rowkind.service.run.failure import damage, failed, passing
+from rowkind.service.run.forgotten_deletes import ForgottenDeletes
 from rowkind.service.run.incidents import incident, remedy
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
@@ -120,6 +121,15 @@ class Supervisor:
     losses: int = 0
     shares: Shares = field(default_factory=Shares)
     broken: dict[str, Broken] = field(default_factory=dict)
+    forgotten: dict[str, ForgottenDeletes] = field(default_factory=dict)
+
+    def remark(self, query: str, topics: WrittenTopics, forgotten: Sequence[ForgottenDeletes]) -> None:
+        """Say of a query that is about to start which topics are not whole, though it goes on."""
+        self.forgotten |= {f"{query}, {each.topic}, deletes": each for each in forgotten}
+        for topic in topics.accepted:
+            self.monitor.incomplete(query, topic, "lost")
+        for each in forgotten:
+            self.monitor.incomplete(query, each.topic, "deletes")
 
     def until_it_runs(self, started: Running) -> None:
         """Wait until a query has started the processes of its sources.
@@ -202,6 +212,8 @@ class Supervisor:
         """End the job, or have the query rebuilt, if topics that it writes are not what they were."""
         try:
             each.topics.judge()
+            for topic in each.topics.accepted:
+                self.monitor.incomplete(each.name, topic, "lost")
         except (LostResultError, ReplayError) as error:
             if error.rebuilds:
                 raise
@@ -304,7 +316,7 @@ class Supervisor:
 
         Raises DeadLettersError where the job says so.
         """
-        for warning in self.monitor.warns({**{each.table: each for each in shares}, **self.broken}):
+        for warning in self.monitor.warns({**{each.table: each for each in shares}, **self.broken, **self.forgotten}):
             log.error("%s", warning)
         most = self.job.dead_letters.max_ratio
         if most is not None and (over := next((each for each in shares if each.ratio > most), None)):

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
 from rowkind.service.graph import Graph
-from rowkind.service.job.model import Job, OnLost
+from rowkind.service.job.model import Job, OnLostResult
 from rowkind.service.kafka.clients import KafkaSettings
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import ChangelogError
+from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.topic_record import TopicRecord, topic_records
 from rowkind.service.kafka.topics import progress_name
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.cut_over import Amount
 from rowkind.service.run.errors import LostProgressError, LostResultError
+from rowkind.service.run.forgotten_deletes import ForgottenDeletes, forgotten_deletes
 
 _EVERY_SECONDS = 2.0
 _LAST_SECONDS = 1.0
@@ -46,7 +49,7 @@ class WrittenTopics:
     kafka: KafkaSettings
     checkpoint: Checkpoint
     progress: str
-    on_lost: Mapping[str, OnLost]
+    on_lost: Mapping[str, OnLostResult]
     requested: bool = False
     accepted: dict[str, str] = field(default_factory=dict)
     _before: dict[str, TopicRecord] = field(default_factory=dict)
@@ -79,18 +82,18 @@ class WrittenTopics:
         now = topic_records(self._cluster, self._names)
         self._harmed = self._harms(now)
         self.judge()
-        self._note(now)
+        self._note(now, self.checkpoint.noted_ms())
 
     def renew(self) -> None:
         """Note the topics as they are, which have been brought up to date. Raises a ChangelogError."""
-        self._note(topic_records(self._cluster, self._names))
+        self._note(topic_records(self._cluster, self._names), self.checkpoint.noted_ms())
 
     def end(self) -> None:
         """Note the topics as the query leaves them, as far as Kafka answers."""
         with suppress(ChangelogError):
             now = topic_records(self._cluster, self._names)
             if self._before and not self._harms(now):
-                self._note(now)
+                self._note(now, time.time() * 1000)
 
     def look(self) -> None:
         """Hold the topics against what they were; what is found twice in a row counts (`judge`)."""
@@ -121,6 +124,13 @@ class WrittenTopics:
             self.accepted[name] = harm
             self._before.pop(name, None)
 
+    def forgotten(self, position: Offset | None) -> list[ForgottenDeletes]:
+        """The tables that may lack deletes since the query was read up to `position`. Raises a ChangelogError."""
+        if position is None:
+            return []
+        read_last = max(position.now, self.checkpoint.noted_ms())
+        return list(forgotten_deletes(self.graph, self._cluster, position.at, read_last))
+
     def _unknown(self, harm: str) -> LostProgressError:
         lacking = self._lacking
         why = f"the progress topic {self.progress} {harm}"
@@ -148,10 +158,10 @@ class WrittenTopics:
         }
         return {name: harm for name, harm in found.items() if harm}
 
-    def _note(self, now: Mapping[str, TopicRecord]) -> None:
+    def _note(self, now: Mapping[str, TopicRecord], at_ms: float) -> None:
         self._seen = {}
         self._before = dict(now)
-        self.checkpoint.note_topics(now)
+        self.checkpoint.note_topics(now, at_ms)
 
 
 class TopicWatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from rowkind.errors import REFUSED
 from rowkind.service.dev.broker import Broker
 from rowkind.service.run.errors import LostProgressError, LostResultError
 from rowkind.service.run.started import StartedJob
+from tests.kafka.sinks import committed
 from tests.run.process import until
 from tests.run.topic_job import COUNTS, LATEST, ROWS, SLOW, TopicJob
 
@@ -132,6 +134,41 @@ def test_a_topic_that_may_stay_as_it_is(make_job: MakeJob, caplog: pytest.LogCap
     job.send(5)
     job.runs()
     assert "stays so" not in caplog.text
+
+
+def test_deletes_that_compaction_took_while_the_job_stood_still(
+    make_job: MakeJob, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The start warns, with the remedy and a metric; `--reset-state` takes the rows back."""
+    job = make_job(result={**LATEST, "key": "id", "sql": "SELECT id, k FROM t"})
+    job.table |= {"mode": "upsert", "primary_key": "id"}
+    job.write()
+    settings = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100"}
+    job.make_anew(job.source, **settings, **{"cleanup.policy": "compact", "delete.retention.ms": "1000"})
+    job.upsert(range(30))
+    job.runs(30)
+    assert "delete.retention.ms" not in caplog.text
+    job.upsert(range(10, 30), gone=True)
+
+    def compacted() -> bool:
+        # Only closed segments are compacted, and a segment closes when a record comes after its time.
+        job.upsert([0])
+        return all(each.value() is not None for each in committed(job.kafka, job.source))
+
+    until(compacted, "the end of all tombstones", seconds=SLOW)
+    with job.running() as running:
+        job.reads(running, 60)
+        assert re.search(
+            rf'^rowkind_incomplete_topic.*reason="deletes",topic="{job.source}"', running.metrics(), re.MULTILINE
+        )
+        assert any("delete.retention.ms" in each for each in running.status().warnings)
+    assert "--reset-state" in caplog.text
+    assert len(job.rows("result")) == 30
+    job.runs(60, reset_state=True)
+    assert len(job.rows("result")) == 10
+    caplog.clear()
+    job.runs(60)
+    assert "delete.retention.ms" not in caplog.text
 
 
 def ends(job: TopicJob, harm: Callable[[TopicJob], object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,14 @@ class TopicJob:
         for number in range(len(self.sent), len(self.sent) + count):
             self.sent.append({"id": number, "k": number % keys})
             producer.produce(self.source, json.dumps(self.sent[-1]), partition=0)
+        assert producer.flush(30) == 0
+
+    def upsert(self, ids: Iterable[int], *, gone: bool = False) -> None:
+        """Rows with these ids, or their ends."""
+        producer = Producer({**self.kafka, "log_level": 0})
+        for each in ids:
+            value = None if gone else json.dumps({"id": each, "k": 0})
+            producer.produce(self.source, value, json.dumps({"id": each}), 0)
         assert producer.flush(30) == 0
 
     @contextmanager
