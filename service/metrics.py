@@ -146,8 +146,8 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_incomplete_topic",
         "gauge",
         "1",
-        "1 for a topic that is not whole, though the job goes on: a result topic that has lost rows (lost), or a "
-        "source topic whose deletes compaction may have removed before they were read (deletes).",
+        "0 for a topic that is whole, 1 for one that is not, though the job goes on: a result topic that has lost "
+        "rows (lost), or a source topic whose deletes compaction may have removed before they were read (deletes).",
         (*_QUERY, "topic", "reason"),
     ),
     Metric("rowkind_outages_total", "counter", "times", "Times that Kafka stopped answering."),

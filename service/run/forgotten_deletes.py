@@ -15,6 +15,7 @@ from rowkind.service.graph import Graph
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.offsets import At
 from rowkind.service.kafka.topics import settings_of
+from rowkind.service.source_table import SourceTable
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,19 @@ def forgotten_deletes(
 
     Raises a ChangelogError.
     """
-    tables = {each.scan.source.topic: each.scan.source for each in graph.scans}
-    replaced = [name for name, table in tables.items() if table.mode == "upsert" or table.debezium]
-    behind = _behind(cluster, replaced, at)
+    tables = {table.topic: table for table in replaced_tables(graph)}
+    behind = _behind(cluster, tables, at)
     rested = time.time() - read_last_ms / 1000
     for name, settings in settings_of(cluster.kafka, behind).items():
         kept = float(settings.get("delete.retention.ms") or "inf") / 1000
         if "compact" in settings.get("cleanup.policy", "") and rested > kept:
             yield ForgottenDeletes(tables[name].table, name, kept, rested)
+
+
+def replaced_tables(graph: Graph) -> list[SourceTable]:
+    """The tables whose rows replace each other, so that their topics may be compacted."""
+    found = [each.scan.source for each in graph.scans]
+    return [table for table in found if table.mode == "upsert" or table.debezium]
 
 
 def _behind(cluster: Cluster, topics: Collection[str], at: Mapping[At, int]) -> list[str]:

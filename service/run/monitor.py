@@ -175,10 +175,10 @@ class Monitor:
             self._incidents.add(Incident(time.time(), query, what, "The state is rebuilt from the topics by itself."))
             self._metrics.set("rowkind_rebuilds_total", 1, query=query)
 
-    def incomplete(self, query: str, topic: str, reason: str) -> None:
-        """A topic lacks records that the result of a query depends on, or may lack them."""
+    def incomplete(self, query: str, topic: str, reason: str, *, whole: bool) -> None:
+        """Whether a topic lacks records that the result of a query depends on, or may lack them, or is whole."""
         with self._lock:
-            self._metrics.set("rowkind_incomplete_topic", 1, query=query, topic=topic, reason=reason)
+            self._metrics.set("rowkind_incomplete_topic", float(not whole), query=query, topic=topic, reason=reason)
 
     def all_wait(self, reason: str) -> None:
         """Every query has ended for this reason and will be started again."""

@@ -126,10 +126,11 @@ class Supervisor:
     def remark(self, query: str, topics: WrittenTopics, forgotten: Sequence[ForgottenDeletes]) -> None:
         """Say of a query that is about to start which topics are not whole, though it goes on."""
         self.forgotten |= {f"{query}, {each.topic}, deletes": each for each in forgotten}
-        for topic in topics.accepted:
-            self.monitor.incomplete(query, topic, "lost")
-        for each in forgotten:
-            self.monitor.incomplete(query, each.topic, "deletes")
+        for topic in topics.on_lost:
+            self.monitor.incomplete(query, topic, "lost", whole=topic not in topics.accepted)
+        late = {each.topic for each in forgotten}
+        for table in topics.tables:
+            self.monitor.incomplete(query, table.topic, "deletes", whole=table.topic not in late)
 
     def until_it_runs(self, started: Running) -> None:
         """Wait until a query has started the processes of its sources.
@@ -213,7 +214,7 @@ class Supervisor:
         try:
             each.topics.judge()
             for topic in each.topics.accepted:
-                self.monitor.incomplete(each.name, topic, "lost")
+                self.monitor.incomplete(each.name, topic, "lost", whole=False)
         except (LostResultError, ReplayError) as error:
             if error.rebuilds:
                 raise

@@ -26,7 +26,8 @@ from rowkind.service.kafka.topics import progress_name
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.cut_over import Amount
 from rowkind.service.run.errors import LostProgressError, LostResultError
-from rowkind.service.run.forgotten_deletes import ForgottenDeletes, forgotten_deletes
+from rowkind.service.run.forgotten_deletes import ForgottenDeletes, forgotten_deletes, replaced_tables
+from rowkind.service.source_table import SourceTable
 
 _EVERY_SECONDS = 2.0
 _LAST_SECONDS = 1.0
@@ -75,6 +76,11 @@ class WrittenTopics:
         if contents is None or not contents.filling:
             found.begin()
         return found
+
+    @property
+    def tables(self) -> list[SourceTable]:
+        """Those whose deletes compaction may remove."""
+        return replaced_tables(self.graph)
 
     def begin(self) -> None:
         """Hold the topics against the note, and note them. Raises as `judge` does, or a ChangelogError."""

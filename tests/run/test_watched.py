@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -73,6 +73,14 @@ SINKS: Mapping[str, Mapping[str, Any]] = {
         "FROM orders o JOIN payments p ON o.order_id = p.order_id",
     },
     "liked": {"mode": "append", "sql": "SELECT rating_id, 10 / stars AS tenth FROM ratings"},
+    "ordered": {
+        "mode": "retract",
+        "isolated": True,
+        "on_lost": "rebuild",
+        "partitions": 1,
+        "sql": "SELECT order_id, amount FROM orders",
+    },
+    "stars": {"mode": "append", "isolated": True, "on_lost": "ignore", "sql": "SELECT stars FROM ratings"},
     "minutes": {
         "mode": "append",
         "emit": "final",
@@ -87,8 +95,8 @@ class Shop:
 
     def __init__(self, servers: str, folder: Path) -> None:
         self._name, self._numbers = f"watched-{os.getpid()}", itertools.count(100)
-        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        for made in admin.create_topics([NewTopic(self._topic(table), 1) for table in TABLES]).values():
+        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        for made in self._admin.create_topics([NewTopic(self._topic(table), 1) for table in TABLES]).values():
             made.result()
         self._producer = Producer({"bootstrap.servers": servers, "log_level": 0})
         job = {
@@ -129,6 +137,15 @@ class Shop:
         self.row("orders", "-U", order_id=1, amount=50)
         self.row("orders", "+U", order_id=1, amount=60)
         self.rate()
+
+    def loses(self) -> None:
+        """Result topics lose rows: of one the first, and one is made anew."""
+        at = TopicPartition(self._topic("ordered"), 0, 1)
+        self._admin.delete_records([at])[at].result()
+        topic = self._topic("stars")
+        self._admin.delete_topics([topic])[topic].result()
+        until(lambda: topic not in self._admin.list_topics(timeout=10).topics, "the end of a topic")
+        self._admin.create_topics([NewTopic(topic, 2)])[topic].result()
 
     def errs(self) -> None:
         """What is not."""
@@ -196,6 +213,9 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             fires(*OF_RECORDS)
             told.exposed = dict(_exposed(port))
             told.shown = {query: [labels for labels, _ in server.ask(_filled(query))] for query in LEGENDS}
+            shop.loses()
+            fires("RowkindRebuilt", "RowkindIncompleteTopic")
+            until(ready, "a ready job again", lambda: job.error, SLOW)
             os.kill(job.java(), signal.SIGSTOP)
             fires("RowkindStalled", "RowkindFallsBehind", "RowkindWatermarkStands", meanwhile=shop.rate)
             assert "RowkindQueryDown" not in told.fired
