@@ -136,10 +136,10 @@ class TopicJob:
         self.admin.delete_records([at])[at].result()
 
     def rows(self, sink: str) -> Counter[str]:
-        """What a result topic folds to, by key where it is an upsert topic."""
-        records = committed(self.kafka, self.topic(sink))
+        """What a result topic folds to in the order of time, by key where it is an upsert topic."""
+        records = sorted(committed(self.kafka, self.topic(sink)), key=lambda each: each.timestamp()[1])
         if self.sinks[sink]["mode"] == "upsert":
-            last = {(each.partition(), each.key()): each.value() for each in records}
+            last = {each.key(): each.value() for each in records}
             return Counter(value.decode() for value in last.values() if value is not None)
         found: Counter[str] = Counter()
         for each in records:
