@@ -9,14 +9,11 @@ sink, or when another job takes the topic over (`release`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-
-from confluent_kafka import KafkaException
 
 from rowkind.service.kafka import at_least_once, progress
 from rowkind.service.kafka.clients import KafkaSettings
-from rowkind.service.kafka.errors import ChangelogError, ClaimedTopicsError
+from rowkind.service.kafka.errors import ClaimedTopicsError
 from rowkind.service.kafka.progress import BatchPartition, Progress
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.topics import PROGRESS, names
@@ -84,13 +81,8 @@ def _sign(spec: WriterSpec, before: Progress | None) -> None:
 
 
 def _all(kafka: KafkaSettings) -> Iterator[Claim]:
-    for name in names(kafka):
-        if name.endswith(PROGRESS):
-            # A topic that this user may not read, or that is on its way out, tells nothing.
-            with suppress(ChangelogError, KafkaException):
-                last = progress.read(kafka, name, 0)
-                if last is not None and last.topics:
-                    yield Claim(tuple(last.topics), name, last)
+    found = progress.latest(kafka, [name for name in names(kafka) if name.endswith(PROGRESS)])
+    yield from (Claim(tuple(last.topics), name, last) for name, last in found.items() if last.topics)
 
 
 def _refused(found: Sequence[Claim], topics: Collection[str]) -> ClaimedTopicsError:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Self
@@ -27,12 +28,14 @@ from typing import Self
 from confluent_kafka import KafkaException
 
 from rowkind.service.kafka.clients import KafkaSettings, servers
-from rowkind.service.kafka.errors import MissingTopicError, UnfitTopicError, translate
+from rowkind.service.kafka.errors import ChangelogError, MissingTopicError, UnfitTopicError, translate
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.spec import WriterSpec
 
 _FIRST_STEP = 8
+_STRANGE = (ValueError, TypeError, AttributeError)
+"""What a record raises that is no progress."""
 
 KEPT = 10_000
 """How many batches are on record. A checkpoint that is further behind cannot be brought forward."""
@@ -145,6 +148,34 @@ def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
         if start == earliest:
             return None
         step *= 16
+
+
+def latest(kafka: KafkaSettings, topics: Iterable[str]) -> dict[str, Progress]:
+    """The last progress in partition 0 of each of these progress topics, of those that have one and may be read."""
+    fetcher, ranges = _fetcher(tuple(sorted(kafka.items()))), list[Range]()
+    for topic in topics:
+        # One that is on its way out, or that this user may not read, tells nothing.
+        with suppress(KafkaException):
+            earliest, end = fetcher.watermarks(topic, 0)
+            ranges += [Range(topic, 0, max(earliest, end - _FIRST_STEP), end)] if end > earliest else []
+    values: dict[str, bytes | None] = {}
+    with suppress(ChangelogError):
+        for chunk in fetcher.fetch(ranges, {each.topic: "earliest" for each in ranges}) if ranges else ():
+            values |= {records.topic: records.value[-1].as_py() for records in chunk}
+    found = {topic: _ours(value) for topic, value in values.items()}
+    for topic in {each.topic for each in ranges} - values.keys():
+        # A topic of another program may have such a name.
+        with suppress(ChangelogError, *_STRANGE):
+            found[topic] = read(kafka, topic, 0)
+    return {topic: last for topic, last in found.items() if last is not None}
+
+
+def _ours(value: bytes | None) -> Progress | None:
+    """A progress, None if it is the record of another program."""
+    try:
+        return None if value is None else Progress.from_bytes(value)
+    except _STRANGE:
+        return None
 
 
 def recorded(kafka: KafkaSettings, topic: str) -> Iterator[Progress]:

@@ -1,4 +1,4 @@
-"""What becomes of the topics of a job that stands still: deleted, or made anew. Each fault has what the job must say."""
+"""What becomes of the topics of a job that stands still: deleted, or made anew. Each fault has what the job says."""
 
 from __future__ import annotations
 
