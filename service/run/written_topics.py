@@ -41,7 +41,7 @@ class WrittenTopics:
     """Those of one query.
 
     - `progress`: its progress topic. `on_lost`: what the job says of each result topic, by its name.
-    - `requested`: a rebuild is asked for, whatever the job file says.
+    - `requested`: a rebuild is asked for at this start, whatever the job file says.
     - `accepted`: what has become of topics with `on_lost: ignore`, by their names.
     """
 
@@ -75,6 +75,8 @@ class WrittenTopics:
         contents = checkpoint.contents()
         if contents is None or not contents.filling:
             found.begin()
+        # What was asked for at the start says nothing of what happens later.
+        found.requested = False
         return found
 
     @property
@@ -122,7 +124,7 @@ class WrittenTopics:
         harmed, self._harmed = self._harmed, {}
         if harm := harmed.pop(self.progress, ""):
             raise self._unknown(harm)
-        ignored = {name: harm for name, harm in harmed.items() if self.on_lost[name] == "ignore" and not self.requested}
+        ignored = {name: harm for name, harm in harmed.items() if self.on_lost[name] == "ignore"}
         if len(ignored) < len(harmed):
             raise self._lost({name: harm for name, harm in harmed.items() if name not in ignored})
         for name, harm in ignored.items():
