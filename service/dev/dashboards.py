@@ -129,7 +129,7 @@ RESULTS = Dashboard(
             ),
             Panel(
                 "Topics that are not whole",
-                "1 for a topic that has lost rows or may lack deletes; rebuilds that a query began by itself, a second.",
+                "1 for a topic that has lost rows or may lack deletes; rebuilds by itself, a second.",
                 "short",
                 {
                     "{{topic}}: {{reason}}": gauge("rowkind_incomplete_topic", "topic", "reason", over="max"),
