@@ -157,16 +157,16 @@ def test_deletes_that_compaction_took_while_the_job_stood_still(
 
     until(compacted, "the end of all tombstones", seconds=SLOW)
     with job.running() as running:
-        job.reads(running, 60)
+        job.reads(running, job.upserts)
         wanted = f'reason="deletes",topic="{job.source}"}} 1.0'
         assert re.search(rf"^rowkind_incomplete_topic\{{.*{wanted}$", running.metrics(), re.MULTILINE)
         assert any("delete.retention.ms" in each for each in running.status().warnings)
     assert "--reset-state" in caplog.text
     assert len(job.rows("result")) == 30
-    job.runs(60, reset_state=True)
+    job.runs(job.upserts, reset_state=True)
     assert len(job.rows("result")) == 10
     caplog.clear()
-    job.runs(60)
+    job.runs(job.upserts)
     assert "delete.retention.ms" not in caplog.text
 
 

@@ -40,6 +40,7 @@ class TopicJob:
         self.admin = AdminClient({**self.kafka, "log_level": 0})
         self.source = f"{name}-t"
         self.sent: list[dict[str, int]] = []
+        self.upserts = 0
         self.sinks = dict(sinks)
         self.table: dict[str, Any] = {"topic": self.source, "format": "json", "mode": "append"}
         self.table["columns"] = {"id": "BIGINT NOT NULL", "k": "BIGINT NOT NULL"}
@@ -83,6 +84,7 @@ class TopicJob:
         for each in ids:
             value = None if gone else json.dumps({"id": each, "k": 0})
             producer.produce(self.source, value, json.dumps({"id": each}), 0)
+            self.upserts += 1
         assert producer.flush(30) == 0
 
     @contextmanager
