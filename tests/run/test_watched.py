@@ -72,7 +72,11 @@ SINKS: Mapping[str, Mapping[str, Any]] = {
         "sql": "SELECT p.payment_id, 12 / (o.amount - p.payment_id) AS share "
         "FROM orders o JOIN payments p ON o.order_id = p.order_id",
     },
-    "liked": {"mode": "append", "sql": "SELECT rating_id, 10 / stars AS tenth FROM ratings"},
+    "liked": {
+        "mode": "append",
+        "on_lost": "ignore",
+        "sql": "SELECT rating_id, 10 / stars AS tenth FROM ratings",
+    },
     "ordered": {
         "mode": "retract",
         "isolated": True,
@@ -80,7 +84,6 @@ SINKS: Mapping[str, Mapping[str, Any]] = {
         "partitions": 1,
         "sql": "SELECT order_id, amount FROM orders",
     },
-    "stars": {"mode": "append", "isolated": True, "on_lost": "ignore", "sql": "SELECT stars FROM ratings"},
     "minutes": {
         "mode": "append",
         "emit": "final",
@@ -142,7 +145,7 @@ class Shop:
         """Result topics lose rows: of one the first, and one is made anew."""
         at = TopicPartition(self._topic("ordered"), 0, 1)
         self._admin.delete_records([at])[at].result()
-        topic = self._topic("stars")
+        topic = self._topic("liked")
         self._admin.delete_topics([topic])[topic].result()
         until(lambda: topic not in self._admin.list_topics(timeout=10).topics, "the end of a topic")
         self._admin.create_topics([NewTopic(topic, 2)])[topic].result()
