@@ -28,6 +28,8 @@ MetricName = Literal[
     "rowkind_memory_bytes",
     "rowkind_up",
     "rowkind_restarts_total",
+    "rowkind_rebuilds_total",
+    "rowkind_incomplete_topic",
     "rowkind_outages_total",
     "rowkind_waiting_seconds",
     "rowkind_rows_in_total",
@@ -134,6 +136,22 @@ METRICS: tuple[Metric, ...] = (
         _QUERY,
     ),
     Metric("rowkind_restarts_total", "counter", "times", "Starts of a query after a failure that passes.", _QUERY),
+    Metric(
+        "rowkind_rebuilds_total",
+        "counter",
+        "times",
+        "Rebuilds of the state of a query that the job began by itself, because a result topic or the progress topic "
+        "had lost records, or batches were not on record.",
+        _QUERY,
+    ),
+    Metric(
+        "rowkind_incomplete_topic",
+        "gauge",
+        "1",
+        "0 for a topic that is whole, 1 for one that is not, though the job goes on: a result topic that has lost "
+        "rows (lost), or a source topic whose deletes compaction may have removed before they were read (deletes).",
+        (*_QUERY, "topic", "reason"),
+    ),
     Metric("rowkind_outages_total", "counter", "times", "Times that Kafka stopped answering."),
     Metric(
         "rowkind_waiting_seconds",

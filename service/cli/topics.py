@@ -35,6 +35,24 @@ def topics_create(job_file: Path) -> None:
             click.echo(f"registered the schemas of topic {sink.topic}")
 
 
+@topics.command("release", epilog=calls("rowkind topics release job.yaml"))
+@JOB
+def topics_release(job_file: Path) -> None:
+    """Take the result topics of the job from other jobs that write them.
+
+    A job that was deleted or renamed keeps its topics until then. If it still runs, it stops.
+    """
+    job = load_job(job_file)
+    job.check_runnable()
+    from rowkind.service.kafka.claims import release  # noqa: PLC0415 -- loaded when it is needed
+
+    released = list(release(job.brokers, {sink.topic for sink in job.sinks.values()}, job.name))
+    for topic, holder in released:
+        click.echo(f"took topic {topic} from job {holder}")
+    if not released:
+        click.echo("no other job writes the topics of this job")
+
+
 @click.group("dead-letters")
 def dead_letters() -> None:
     """What the job could not take: records that are no rows, and rows on which something failed."""

@@ -104,7 +104,7 @@ RESULTS = Dashboard(
                 "Records a second that were no row of their table, or on which an expression failed, by reason.",
                 "cps",
                 {"{{table}}: {{reason}}": rate("rowkind_dead_letters_total", "table", "reason")},
-                width=8,
+                width=6,
             ),
             Panel(
                 "Left out by operators",
@@ -114,7 +114,7 @@ RESULTS = Dashboard(
                     "late: {{sink}} {{operator}}": rate("rowkind_late_rows_total", "sink", "operator"),
                     "failed: {{sink}} {{operator}}": rate("rowkind_failed_rows_total", "sink", "operator"),
                 },
-                width=8,
+                width=6,
             ),
             Panel(
                 "Doubtful",
@@ -125,7 +125,17 @@ RESULTS = Dashboard(
                     "expired: {{sink}} {{operator}}": rate("rowkind_expired_retractions_total", "sink", "operator"),
                     "{{table}}: {{promise}}": rate("rowkind_broken_promises_total", "table", "promise"),
                 },
-                width=8,
+                width=6,
+            ),
+            Panel(
+                "Topics that are not whole",
+                "1 for a topic that has lost rows or may lack deletes; rebuilds by itself, a second.",
+                "short",
+                {
+                    "{{topic}}: {{reason}}": gauge("rowkind_incomplete_topic", "topic", "reason", over="max"),
+                    "rebuilt: {{query}}": rate("rowkind_rebuilds_total", "query"),
+                },
+                width=6,
             ),
         ],
     },

@@ -33,6 +33,9 @@ from rowkind.service.python.code import Code
 from rowkind.service.python.errors import FunctionError
 from rowkind.service.source_table import OnExpire
 
+OnLostResult = Literal["fail", "rebuild", "ignore"]
+"""What becomes of a job when a result topic has lost rows."""
+
 
 class Sink(Section):
     """A result topic, and the query whose result it keeps."""
@@ -81,6 +84,11 @@ class Sink(Section):
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     """Whether changes are written in transactions; without them a change may come twice, which only an upsert sink
     bears."""
+
+    on_lost: OnLostResult = "fail"
+    """What becomes of the job when the topic has lost rows of the result: it was deleted, made anew, shortened by
+    retention, or has other partitions than before. The job ends; or the query is rebuilt, and what is missing written;
+    or it goes on, and the topic stays as it is."""
 
     isolated: bool = False
     """Whether it gets a query of its own: it shares nothing with the other sinks, they wait neither for it nor it for
@@ -300,7 +308,31 @@ class Job(Section):
             if sink.topic in topics:
                 raise ValueError(f"the sinks {topics[sink.topic]!r} and {name!r} both write to topic {sink.topic!r}")
             topics[sink.topic] = name
+        self._without_loops(topics)
         return self
+
+    def _without_loops(self, written: dict[str, str]) -> None:
+        """Refuse a topic that the job would write for more than one reason; `written` has the sinks by their topics."""
+        letters = self.dead_letters.topic
+        if letters in written:
+            raise ValueError(
+                f"topic {letters!r} takes the dead letters and the result of sink {written[letters]!r}, and nobody "
+                "could tell them apart: name another topic in `dead_letters`"
+            )
+        for name, table in self.tables.items():
+            if table.topic == letters:
+                raise ValueError(
+                    f"table {name!r} reads topic {letters!r}, which takes the dead letters: each would be read, and be "
+                    "a dead letter again. Name another topic in `dead_letters`, or read the letters in another job"
+                )
+            if table.topic in written:
+                raise ValueError(
+                    f"table {name!r} reads topic {table.topic!r}, which sink {written[table.topic]!r} writes: the job "
+                    "would read its own results. Let both sinks read a view (`views`), or split the job in two"
+                )
+        for topic in (*written, *(table.topic for table in self.tables.values()), letters or ""):
+            if topic.startswith(f"{self.name}.") and (topic.endswith(".progress") or ".filling-" in topic):
+                raise ValueError(f"topic {topic!r} has the name of one that the job itself makes: name another topic")
 
     @property
     def brokers(self) -> dict[str, str]:

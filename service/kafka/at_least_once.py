@@ -54,9 +54,14 @@ def write(spec: WriterSpec, outgoing: Outgoing) -> None:
 
 def record(spec: WriterSpec, batch_partition: BatchPartition) -> None:
     """Write the progress of a query that writes nothing exactly once. Raises a ChangelogError, as above."""
-    after, topic = Progress.of(spec, batch_partition), spec.progress_topic
+    push_progress(spec, Progress.of(spec, batch_partition))
+
+
+def push_progress(spec: WriterSpec, after: Progress) -> None:
+    """Write a progress, which is read from then on. Raises a ChangelogError, as above."""
+    topic = spec.progress_topic
     with _delivering(spec, f"writing to {topic}") as deliveries:
-        push(deliveries.producer, topic, after.to_bytes(), after.key, batch_partition.partition)
+        push(deliveries.producer, topic, after.to_bytes(), after.key, after.partition)
 
 
 @contextmanager

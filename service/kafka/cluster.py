@@ -31,7 +31,7 @@ class Cluster:
     """Questions to the brokers. Each may raise a ChangelogError within seconds; whoever runs the query may wait."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        self._kafka = kafka
+        self.kafka = kafka
         self._client: AdminClient | None = None
 
     def topics(self, names: Iterable[str]) -> Topics:
@@ -39,7 +39,11 @@ class Cluster:
         wanted = sorted(names)
         return heard(lambda: self._topics(wanted))
 
-    def _topics(self, names: list[str]) -> Topics:
+    def present(self, names: Iterable[str]) -> Topics:
+        """Those of these topics that are there, with their partitions of now."""
+        return self._topics(sorted(names), all_of_them=False)
+
+    def _topics(self, names: list[str], *, all_of_them: bool = True) -> Topics:
         ids: dict[str, str] = {}
         partitions: list[At] = []
         for name, answer in self._admin.describe_topics(TopicCollection(names), **_PATIENCE).items():
@@ -47,11 +51,13 @@ class Cluster:
                 topic = result(answer)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    if not all_of_them:
+                        continue
                     raise MissingTopicError(
-                        f"Topic {name} is not there, at {servers(self._kafka)}. Create it (`rowkind topics create` "
+                        f"Topic {name} is not there, at {servers(self.kafka)}. Create it (`rowkind topics create` "
                         f"makes the topics of a job), or correct its name."
                     ) from None
-                raise translate(error, servers(self._kafka), f"looking for topic {name}") from None
+                raise translate(error, servers(self.kafka), f"looking for topic {name}") from None
             ids[name] = str(topic.topic_id)
             partitions += [(name, partition.id) for partition in topic.partitions]
         return Topics(ids, tuple(sorted(partitions)))
@@ -62,7 +68,13 @@ class Cluster:
 
     def ends(self, partitions: Iterable[At]) -> dict[At, int]:
         """The last stable offset of each partition."""
-        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self.ends_with_epochs(partitions)[0]
+
+    def ends_with_epochs(self, partitions: Iterable[At]) -> tuple[dict[At, int], dict[At, int]]:
+        """The last stable offset of each partition, and the number of its leader, as far as it has one."""
+        found = self._found(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        epochs = {at: each.leader_epoch for at, each in found.items() if each.leader_epoch is not None}
+        return {at: each.offset for at, each in found.items()}, epochs
 
     def written(self, partitions: Iterable[At]) -> dict[At, int]:
         """The offset behind the last record of each partition, also of those in transactions that are still open."""
@@ -78,21 +90,21 @@ class Cluster:
 
     def first_times(self, partitions: Iterable[At]) -> dict[At, int]:
         """The time of the first record of each partition, in ms since the epoch, where there is one."""
-        found = self._listed(partitions, OffsetSpec.for_timestamp(0))
+        found = self._found(partitions, OffsetSpec.for_timestamp(0))
         return {at: each.timestamp for at, each in found.items() if each.offset >= 0 and each.timestamp >= 0}
 
     def record_bytes(self, topic: str, partition: int, begin: int, end: int) -> float:
         """The mean size of the first few records of a range; 0 if there are none."""
         from rowkind.service.kafka.fetch import Fetcher  # noqa: PLC0415 -- Arrow, which a first batch does not wait for
 
-        few = {**self._kafka, **_FEW_BYTES}
+        few = {**self.kafka, **_FEW_BYTES}
 
         try:
             with closing(Fetcher(few)) as fetcher:
                 part = Range(topic, partition, begin, min(end, begin + _FEW_RECORDS))
                 chunks = list(fetcher.fetch([part], {topic: "earliest"}))
         except KafkaException as error:
-            raise translate(error, servers(self._kafka), f"reading topic {topic}") from None
+            raise translate(error, servers(self.kafka), f"reading topic {topic}") from None
         found = [records for chunk in chunks for records in chunk]
         return float(sum(each.value.nbytes for each in found) / max(1, sum(map(len, found))))
 
@@ -102,9 +114,9 @@ class Cluster:
         wanted: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[At, int]:
-        return {at: found.offset for at, found in self._listed(partitions, wanted, isolation).items()}
+        return {at: found.offset for at, found in self._found(partitions, wanted, isolation).items()}
 
-    def _listed(
+    def _found(
         self,
         partitions: Iterable[At],
         wanted: OffsetSpec,
@@ -122,12 +134,12 @@ class Cluster:
         try:
             return patiently(ask)
         except KafkaException as error:
-            raise translate(error, servers(self._kafka), f"asking for the offsets of topic {names}") from None
+            raise translate(error, servers(self.kafka), f"asking for the offsets of topic {names}") from None
 
     @property
     def _admin(self) -> AdminClient:
         if self._client is None:
-            self._client = reach(self._kafka)
+            self._client = reach(self.kafka)
         return self._client
 
 

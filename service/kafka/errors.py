@@ -6,7 +6,9 @@ ChangelogError
  ├── RefusedError             a broker answers and says no: credentials, TLS or rights
  ├── MissingTopicError        a topic is not there
  ├── ReplacedTopicError       a topic was deleted and made anew under a checkpoint
- │    └── RestartedTopicError and the job starts anew then
+ │    ├── TruncatedTopicError its last records are gone, and others take their offsets
+ │    └── RestartedTopicError either of these, and the job starts anew then
+ ├── ClaimedTopicsError       another job writes a topic
  ├── UnfitTopicError          a topic is there with settings that do not suit it
  ├── UnfitSubjectError        the registry holds another schema for a topic than the job has
  ├── LostOffsetsError         retention has deleted records that were not read yet
@@ -23,6 +25,8 @@ ChangelogError
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -53,9 +57,9 @@ class MissingTopicError(ChangelogError):
 class ReplacedTopicError(ChangelogError):
     """A topic was deleted and made anew, so that the checkpoint's offsets mean nothing. Rebuild what is made of it."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, how: str = "was deleted and made anew since the checkpoint was written") -> None:
         self.topic = topic
-        super().__init__(f"Topic {topic} was deleted and made anew since the checkpoint was written. {self._then}")
+        super().__init__(f"Topic {topic} {how}. {self._then}")
 
     _then = (
         "What was read of the old one is still in state and results: `rowkind run --reset-state` builds both from what "
@@ -67,6 +71,36 @@ class RestartedTopicError(ReplacedTopicError):
     """The same, and the job says that it is to be rebuilt then."""
 
     _then = "As the job says, state and results are built from what the topics hold now."
+
+
+class ClaimedTopicsError(ChangelogError):
+    """Another job writes a result topic. Name another topic, or take this one over."""
+
+    def __init__(self, topics: Sequence[str], job: str, progress: str) -> None:
+        self.topics, self.job = tuple(topics), job
+        super().__init__(
+            f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}: job {job} writes there already, as its "
+            f"progress topic {progress} says. Every row would be there twice.\n"
+            f"Write to another topic. If job {job} was deleted or renamed, `rowkind topics release` with the file of "
+            f"this job takes the topics from it; if it still runs, it stops then."
+        )
+
+
+class TruncatedTopicError(ReplacedTopicError):
+    """A partition has lost records that were read, so that new ones take their offsets. Rebuild, or restore them."""
+
+    def __init__(self, topic: str, partition: int, read: int, end: int) -> None:
+        self.partition, self.read, self.end = partition, read, end
+        how = truncated(partition, read, end)
+        super().__init__(topic, f"{how}. Restore them from a replica or a backup, or do without them")
+
+
+def truncated(partition: int, read: int, end: int) -> str:
+    """What has become of a topic whose partition was read up to an offset and has the records up to `end` alone."""
+    return (
+        f"has lost records that were read: partition {partition} was read up to offset {read}, and what lies from "
+        f"offset {end} on is gone or another record, as after an unclean leader election or on a disk that was restored"
+    )
 
 
 class UnfitTopicError(ChangelogError):

@@ -7,6 +7,7 @@ at or behind its end was seen, or when the partition's end was reported from the
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -18,7 +19,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from rowkind.operators.columns.changes import Indices, Int64s
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, consumer_settings, patiently, servers
-from rowkind.service.kafka.errors import ChangelogError, LostOffsetsError, StalledReadError, translate
+from rowkind.service.kafka.errors import (
+    ChangelogError,
+    LostOffsetsError,
+    StalledReadError,
+    TruncatedTopicError,
+    translate,
+)
 from rowkind.service.kafka.offsets import Range
 from rowkind.service.kafka.positions import Positions
 from rowkind.service.kafka.record import Made, Records
@@ -36,6 +43,8 @@ _PIECE_BYTES = 1 << 20
 
 _STRIDE = 16
 """Of so many messages that were taken at once one is asked for its time: that is all that latency costs here."""
+
+_TRUNCATION = re.compile(r"log truncation detected.*broker end offset is (-?\d+)")
 
 OnLost = Mapping[str, Literal["fail", "earliest", "latest"]]
 """What to do, per topic, when retention overtakes a range while it is read."""
@@ -93,7 +102,7 @@ class Fetcher:
 
     def _pieces(self, positions: Positions, on_lost: OnLost) -> Generator[Records, None, None]:
         """All records, as few at a time as is cheapest."""
-        self._consumer.assign([TopicPartition(part.topic, part.partition, part.start) for part in positions.ranges])
+        self._consumer.assign(list(map(_beginning, positions.ranges)))
         heard = self._clock()
         try:
             while left := positions.left:
@@ -162,9 +171,13 @@ class Fetcher:
         elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return  # The client must have the name of a group, and looks for it, but nobody needs it here.
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            earliest, _ = self.watermarks(part.topic, part.partition)
+            earliest, end = self.watermarks(part.topic, part.partition)
+            wanted = int(positions.position[number])
+            if (truncation := _TRUNCATION.search(error.str())) is not None or wanted > end:
+                end = end if truncation is None else int(truncation[1])
+                raise TruncatedTopicError(part.topic, part.partition, wanted, end)
             if on_lost[part.topic] == "fail":
-                raise LostOffsetsError(part.topic, part.partition, int(positions.position[number]), earliest)
+                raise LostOffsetsError(part.topic, part.partition, wanted, earliest)
             positions.position[number] = earliest
             if earliest < part.end:
                 self._consumer.incremental_unassign([TopicPartition(part.topic, part.partition)])
@@ -196,6 +209,13 @@ class Fetcher:
         self._complaint = error
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._away = error
+
+
+def _beginning(part: Range) -> TopicPartition:
+    """Where a range begins, with the leader by which a broker knows whether it still has what lies before."""
+    if part.epoch < 0:
+        return TopicPartition(part.topic, part.partition, part.start)
+    return TopicPartition(part.topic, part.partition, part.start, leader_epoch=part.epoch)
 
 
 def _some(messages: Sequence[Message], rows: Indices) -> list[Message]:

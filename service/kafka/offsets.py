@@ -20,12 +20,16 @@ At = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Records of one partition from `start` to before `end`; offsets may have gaps."""
+    """Records of one partition from `start` to before `end`; offsets may have gaps.
+
+    `epoch`: the leader's when the records before `start` were read, -1 if it is not known (`Offset.epochs`).
+    """
 
     topic: str
     partition: int
     start: int
     end: int
+    epoch: int = -1
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -41,6 +45,8 @@ class Offset:
     - `number`: of the end of a batch, its number. Batches count from 0 and are written under this number. -1 before the
       first batch, and in what an earlier release logged.
     - `now`: of the end of a batch, its time: when it was planned, Unix time in ms.
+    - `epochs`: the number of the leader that each partition had when it was read up to `at`. By it a broker knows
+      whether the partition still has what was read (KIP-320).
     """
 
     at: Mapping[At, int]
@@ -48,6 +54,7 @@ class Offset:
     begin: Mapping[At, int] = field(default_factory=dict)
     number: int = -1
     now: int = 0
+    epochs: Mapping[At, int] = field(default_factory=dict)
 
     def is_cut_as(self, other: Offset) -> bool:
         """Whether two batches have the same records."""
@@ -60,6 +67,8 @@ class Offset:
             topics[topic]["at"][str(partition)] = offset
         for (topic, partition), offset in sorted(self.begin.items()):
             topics[topic].setdefault("from", {})[str(partition)] = offset
+        for (topic, partition), epoch in sorted(self.epochs.items()):
+            topics[topic].setdefault("epochs", {})[str(partition)] = epoch
         return topics | ({_BATCH: {"at": {}, "number": self.number, "now": self.now}} if self.number >= 0 else {})
 
     @classmethod
@@ -69,9 +78,14 @@ class Offset:
         begin = {
             (name, int(number)): int(o) for name, topic in topics.items() for number, o in topic.get("from", {}).items()
         }
+        epochs = {
+            (name, int(number)): int(e)
+            for name, topic in topics.items()
+            for number, e in topic.get("epochs", {}).items()
+        }
         ids = {name: topic["id"] for name, topic in topics.items() if name != _BATCH}
         batch = topics.get(_BATCH, {})
-        return cls(at, ids, begin, batch.get("number", -1), batch.get("now", 0))
+        return cls(at, ids, begin, batch.get("number", -1), batch.get("now", 0), epochs)
 
 
 def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At, int]:
@@ -90,14 +104,26 @@ def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At,
 
 
 def divide(
-    begin: Mapping[At, int], end: Mapping[At, int], tasks: int, rows_per_task: int, *, whole: bool = False
+    begin: Mapping[At, int],
+    end: Mapping[At, int],
+    tasks: int,
+    rows_per_task: int,
+    *,
+    whole: bool = False,
+    epochs: Mapping[At, int] | None = None,
 ) -> list[tuple[Range, ...]]:
     """The ranges of a batch, for at most `tasks` read tasks of equal size.
 
     A task gets `rows_per_task` rows at least: small batches take few tasks. A large partition is cut, since what a
-    row means does not depend on who reads it; but not where partitions are to stay `whole`.
+    row means does not depend on who reads it; but not where partitions are to stay `whole`. `epochs` are those of what
+    lies before `begin`.
     """
-    ranges = [Range(*at, begin.get(at, 0), stop) for at, stop in sorted(end.items()) if stop > begin.get(at, 0)]
+    known = epochs or {}
+    ranges = [
+        Range(*at, begin.get(at, 0), stop, known.get(at, -1))
+        for at, stop in sorted(end.items())
+        if stop > begin.get(at, 0)
+    ]
     total = sum(len(part) for part in ranges)
     count = min(tasks, -(-total // rows_per_task))
     if whole:
@@ -121,7 +147,8 @@ def _cut(ranges: Sequence[Range], size: int) -> list[tuple[Range, ...]]:
         start = part.start
         while start < part.end:
             stop = min(part.end, start + room)
-            task.append(Range(part.topic, part.partition, start, stop))
+            # A leader of what lies before is known of the beginning alone.
+            task.append(Range(part.topic, part.partition, start, stop, part.epoch if start == part.start else -1))
             room -= stop - start
             start = stop
             if not room:

@@ -14,7 +14,13 @@ from functools import cached_property
 from pathlib import Path
 
 from rowkind.service.kafka.cluster import Cluster, Topics
-from rowkind.service.kafka.errors import LostOffsetsError, ReplacedTopicError, RestartedTopicError
+from rowkind.service.kafka.errors import (
+    LostOffsetsError,
+    ReplacedTopicError,
+    RestartedTopicError,
+    TruncatedTopicError,
+    truncated,
+)
 from rowkind.service.kafka.growth import until_growth
 from rowkind.service.kafka.offsets import At, Offset, Range, admit, divide
 from rowkind.service.kafka.spec import SourceSpec
@@ -24,6 +30,9 @@ _TOPICS_EVERY_SECONDS = 1.0
 _SIZES_EVERY_SECONDS = 30.0
 _TICKS_EVERY_SECONDS = 1.0
 """How often there may be a batch without rows, for the sake of time."""
+
+_ENDS_ASKED = 3
+"""How often an end that lies before what was read is asked for again."""
 
 _FEW_ROWS = 1_000
 """So many rows make a batch without a look at their sizes, which takes as long as a small batch."""
@@ -118,7 +127,8 @@ class Planner:
         self._pace()
         view = self._look()
         begin = self._begin(start, view)
-        ends = self._cluster.ends(view.topics.partitions)
+        ends, epochs = self._cluster.ends_with_epochs(view.topics.partitions)
+        self._check(start, ends)
         if self._target is not None:
             ends = {at: min(end, self._target.get(at, 0)) for at, end in ends.items()}
         ends = {at: max(end, begin[at]) for at, end in ends.items()}
@@ -131,7 +141,23 @@ class Planner:
         end = ends if rows is None else admit(begin, ends, min(rows, self._fitting(begin, ends), self._paced_rows))
         if end != ends:
             self._under_way = self._clock(), sum(end.values()) - sum(begin.values())
-        return Offset(end, view.topics.ids, begin)
+        # Of what was read before, the leader of then says more.
+        epochs = {at: start.epochs.get(at, epoch) if end[at] == begin[at] else epoch for at, epoch in epochs.items()}
+        return Offset(end, view.topics.ids, begin, epochs=epochs)
+
+    def _check(self, start: Offset, ends: Mapping[At, int]) -> None:
+        """Make sure that no partition ends before what was read. Raises TruncatedTopicError or RestartedTopicError."""
+        for at, end in ends.items():
+            read = start.at.get(at, 0)
+            # One that begins behind its end has not been read that far.
+            if end >= read or start.number < 0 or read == self._starts[at[0]].offsets.get(at[1]):
+                continue
+            # A leader that has only just been elected may not know its end.
+            again = max(end, *(self._cluster.ends([at])[at] for _ in range(_ENDS_ASKED)))
+            if again < read:
+                if self._starts[at[0]].on_recreated == "restart":
+                    raise RestartedTopicError(at[0], truncated(at[1], read, again))
+                raise TruncatedTopicError(*at, read, again)
 
     def stop_at_now(self) -> None:
         """From now on, no batch goes beyond the present ends."""
@@ -152,7 +178,11 @@ class Planner:
                 if end.number in self._replayed and wanted < min(found[at], ends[at]):
                     raise LostOffsetsError(*at, wanted, found[at])
             begin = found
-        tasks = divide(begin, ends, self._spec.tasks, self._spec.rows_per_task, whole=self._spec.whole_partitions)
+        # Where records were lost, what lies before the beginning is not what was read.
+        epochs = {at: epoch for at, epoch in start.epochs.items() if begin.get(at) == start.at.get(at)}
+        tasks = divide(
+            begin, ends, self._spec.tasks, self._spec.rows_per_task, whole=self._spec.whole_partitions, epochs=epochs
+        )
         return tasks or [()]
 
     def begins_run(self) -> bool:

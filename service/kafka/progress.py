@@ -19,20 +19,23 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Self
 
 from confluent_kafka import KafkaException
 
 from rowkind.service.kafka.clients import KafkaSettings, servers
-from rowkind.service.kafka.errors import MissingTopicError, UnfitTopicError, translate
+from rowkind.service.kafka.errors import ChangelogError, MissingTopicError, UnfitTopicError, translate
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.spec import WriterSpec
 
 _FIRST_STEP = 8
+_STRANGE = (ValueError, TypeError, AttributeError)
+"""What a record raises that is no progress."""
 
 KEPT = 10_000
 """How many batches are on record. A checkpoint that is further behind cannot be brought forward."""
@@ -58,7 +61,7 @@ class Progress:
     """The last batch that a query's partition has committed: enough to do the very same again on the state before it.
 
     `job` and `query` say whose it is, `tasks` how many such partitions there are, 0 if that was not noted, and `sinks`
-    which sinks the query wrote. The rest is what a `BatchPartition` has, and the name of the `run`.
+    which sinks the query wrote, to which `topics`. The rest is what a `BatchPartition` has, and the name of the `run`.
     """
 
     job: str
@@ -71,14 +74,25 @@ class Progress:
     extent: str = ""
     tasks: int = 0
     sinks: Sequence[str] = ()
+    topics: Sequence[str] = ()
 
     @classmethod
     def of(cls, spec: WriterSpec, batch_partition: BatchPartition) -> Self:
         """The progress once `batch_partition` is committed."""
         sinks = sorted(each.sink for each in spec.sinks.values())
         return cls(
-            job=spec.job, query=spec.query, run=spec.run, tasks=spec.tasks, sinks=sinks, **asdict(batch_partition)
+            job=spec.job,
+            query=spec.query,
+            run=spec.run,
+            tasks=spec.tasks,
+            sinks=sinks,
+            topics=sorted(spec.claims),
+            **asdict(batch_partition),
         )
+
+    def signed(self, spec: WriterSpec) -> Self:
+        """The same under the name of the run of `spec`, and with its claims."""
+        return replace(self, run=spec.run, topics=sorted(spec.claims))
 
     def covers(self, batch_partition: BatchPartition) -> bool:
         """Whether `batch_partition` is written already. Batches of another checkpoint are other batches."""
@@ -134,6 +148,34 @@ def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
         if start == earliest:
             return None
         step *= 16
+
+
+def latest(kafka: KafkaSettings, topics: Iterable[str]) -> dict[str, Progress]:
+    """The last progress in partition 0 of each of these progress topics, of those that have one and may be read."""
+    fetcher, ranges = _fetcher(tuple(sorted(kafka.items()))), list[Range]()
+    for topic in topics:
+        # One that is on its way out, or that this user may not read, tells nothing.
+        with suppress(KafkaException):
+            earliest, end = fetcher.watermarks(topic, 0)
+            ranges += [Range(topic, 0, max(earliest, end - _FIRST_STEP), end)] if end > earliest else []
+    values: dict[str, bytes | None] = {}
+    with suppress(ChangelogError):
+        for chunk in fetcher.fetch(ranges, {each.topic: "earliest" for each in ranges}) if ranges else ():
+            values |= {records.topic: records.value[-1].as_py() for records in chunk}
+    found = {topic: _ours(value) for topic, value in values.items()}
+    for topic in {each.topic for each in ranges} - values.keys():
+        # A topic of another program may have such a name.
+        with suppress(ChangelogError, *_STRANGE):
+            found[topic] = read(kafka, topic, 0)
+    return {topic: last for topic, last in found.items() if last is not None}
+
+
+def _ours(value: bytes | None) -> Progress | None:
+    """A progress, None if it is the record of another program."""
+    try:
+        return None if value is None else Progress.from_bytes(value)
+    except _STRANGE:
+        return None
 
 
 def recorded(kafka: KafkaSettings, topic: str) -> Iterator[Progress]:

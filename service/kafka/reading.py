@@ -6,7 +6,7 @@ import gc
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +22,7 @@ from rowkind.service.graph import GraphScan
 from rowkind.service.kafka.ages import ages
 from rowkind.service.kafka.dead_letter import EXPRESSION
 from rowkind.service.kafka.decode import Decoder
+from rowkind.service.kafka.errors import RestartedTopicError, TruncatedTopicError, truncated
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.record import Records
@@ -83,7 +84,7 @@ class Reading:
         told = bool(extent) and first
         marks = self._partitions(extent) if told else {}
         # Closed at once if the task fails: the consumer is the worker's, and the next task assigns it anew.
-        with closing(self._fetcher.fetch(ranges, self._on_lost)) as chunks:
+        with closing(self._fetched(ranges)) as chunks:
             more = True
             while more:
                 with _no_cycles():
@@ -104,6 +105,17 @@ class Reading:
         if marks or told:
             for level in spec.timed_levels:
                 yield from ((label, level, Block(Changes.empty(), marks=marks)) for label in labels)
+
+    def _fetched(self, ranges: Sequence[Range]) -> Generator[list[Records], None, None]:
+        """The records of these ranges. Raises a ChangelogError; if the job is to be rebuilt, a RestartedTopicError."""
+        with closing(self._fetcher.fetch(ranges, self._on_lost)) as chunks:
+            try:
+                yield from chunks
+            except TruncatedTopicError as error:
+                if self._spec.starts[error.topic].on_recreated == "fail":
+                    raise
+                how = truncated(error.partition, error.read, error.end)
+                raise RestartedTopicError(error.topic, how) from None
 
     def _partitions(self, extent: str) -> dict[str, dict[int, int | None]]:
         """The partitions of the tables by whose watermarks somebody goes, of which nothing is known yet."""

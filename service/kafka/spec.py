@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from rowkind.avro.registry import Registry
 from rowkind.operators.changelog import ChangelogMode
@@ -128,6 +129,7 @@ class WriterSpec:
     - `progress_topic`: this query's own, with a partition for every task of a batch.
     - `written`: all tasks have written the batches before this number. A replay of them only restores state.
     - `tasks`: in how many partitions its state lies.
+    - `claims`: the result topics, which no other job may write (`service.kafka.claims`).
     """
 
     job: str
@@ -140,6 +142,7 @@ class WriterSpec:
     run: str = ""
     written: int = 0
     tasks: int = 0
+    claims: tuple[str, ...] = ()
 
     @property
     def transactions(self) -> bool:
@@ -149,6 +152,10 @@ class WriterSpec:
     def topics(self, *, transactions: bool) -> list[str]:
         """Those of its sinks that are written exactly once, or else the others."""
         return [each.topic for each in self.sinks.values() if each.transactions == transactions]
+
+    def without_claims(self) -> Self:
+        """The same, but that any other job may write its topics."""
+        return replace(self, claims=())
 
     def transactional_id(self, partition: int) -> str:
         """The id under which one task partition writes: each run of the job fences the one before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
@@ -26,7 +27,8 @@ from rowkind.service.kafka.cluster import Cluster, result
 from rowkind.service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
 from rowkind.service.kafka.written import AsAvro, Forms
 
-_PROGRESS = ".progress"
+PROGRESS = ".progress"
+"""How the name of every progress topic ends."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,17 @@ class Topic:
 
 
 def sink_topic(name: str, form: ChangelogMode, partitions: int = 1, replication: int | None = None) -> Topic:
-    """A result topic: of an upsert topic only the last row of each key counts, the others keep every change."""
-    return Topic(name, partitions, replication, {"cleanup.policy": "compact" if form == "upsert" else "delete"})
+    """A result topic.
+
+    Of an upsert topic only the last row of each key counts. A retract topic needs every change, since any may be one of
+    a row that is still there. An append topic may forget its oldest rows, by the brokers' default.
+    """
+    config: dict[ChangelogMode, dict[str, str]] = {
+        "append": {"cleanup.policy": "delete"},
+        "retract": {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
+        "upsert": {"cleanup.policy": "compact"},
+    }
+    return Topic(name, partitions, replication, config[form])
 
 
 def source_topic(name: str, mode: ChangelogMode, partitions: int) -> Topic:
@@ -63,7 +74,7 @@ def progress_topic(job: str, query: str, tasks: int, replication: int | None = N
 
 def progress_name(job: str, query: str) -> str:
     """The name of a query's progress topic."""
-    return f"{job}.{query}{_PROGRESS}"
+    return f"{job}.{query}{PROGRESS}"
 
 
 def filling_name(job: str, query: str, sink: str, token: str) -> str:
@@ -90,7 +101,7 @@ def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
     # To ask for one that is there takes a right that a job need not have.
     present = admin.list_topics(timeout=ANSWER_SECONDS).topics
     for name in wanted.keys() & present.keys():
-        if name.endswith(_PROGRESS):
+        if name.endswith(PROGRESS):
             _widen(kafka, admin, wanted[name])
     made: list[str] = []
     new = [
@@ -183,7 +194,7 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
     present = heard(ask)
     for topic in topics:
         count = len(present[topic.name].partitions)
-        if topic.name.endswith(_PROGRESS) and count < topic.partitions:
+        if topic.name.endswith(PROGRESS) and count < topic.partitions:
             raise UnfitTopicError(
                 f"The progress topic {topic.name} has {count} partitions, and the query writes with {topic.partitions} "
                 f"tasks: add partitions to it."
@@ -191,15 +202,36 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
     return _advice(admin, topics)
 
 
-def _advice(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
-    resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
+def settings_of(kafka: KafkaSettings, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The settings of those of these topics whose settings this user may see. Raises a ChangelogError."""
+    return _settings(reach(kafka), names) if names else {}
+
+
+def _settings(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     answers = admin.describe_configs(resources, request_timeout=ANSWER_SECONDS) if resources else {}
+    found: dict[str, dict[str, str]] = {}
+    for name, (_, answer) in zip(names, answers.items(), strict=True):
+        # No right to look at settings is no reason not to read or write.
+        with suppress(KafkaException):
+            found[name] = {setting: entry.value for setting, entry in result(answer).items()}
+    return found
+
+
+def _advice(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
+    settings = _settings(admin, [topic.name for topic in topics])
     advice: list[str] = []
-    for topic, (_, answer) in zip(topics, answers.items(), strict=True):
-        try:
-            actual = result(answer)["cleanup.policy"].value
-        except KafkaException:
-            continue  # No right to look at settings is no reason not to write.
+    for topic in topics:
+        if topic.name not in settings:
+            continue
+        actual = settings[topic.name]["cleanup.policy"]
+        if "delete" in actual and topic.config.get("retention.ms") == "-1":
+            kept = {name: settings[topic.name].get(name, "-1") for name in ("retention.ms", "retention.bytes")}
+            if limits := [f"{name}={value}" for name, value in kept.items() if value != "-1"]:
+                advice.append(
+                    f"topic {topic.name} has {', '.join(limits)}: it will lose rows that are still in the result; set "
+                    "it to -1, or say `on_lost: ignore` in the sink if they may be lost"
+                )
         wanted = topic.config.get("cleanup.policy", actual)
         if wanted == "compact" and "compact" not in actual:
             advice.append(f"topic {topic.name} has cleanup.policy={actual}: rows that do not change will be lost")

@@ -7,7 +7,6 @@ still be under way, aborts a transaction left open, and then reads in the progre
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -82,7 +81,7 @@ class TransactionalWriter:
         Raises a ChangelogError.
         """
         before = self._progress or Progress.of(self.spec, BatchPartition("", -1, self._partition))
-        after = replace(before, run=self.spec.run)
+        after = before.signed(self.spec)
         try:
             self._producer.begin_transaction()
             push(self._producer, self.spec.progress_topic, after.to_bytes(), after.key, self._partition)

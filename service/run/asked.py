@@ -16,7 +16,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalScan, PhysicalSink
 from rowkind.service.physical_tree import walk
 
-_OF_TOPICS = {"partitions", "replication", "create", "delivery"}
+_OF_TOPICS = {"partitions", "replication", "create", "delivery", "on_lost"}
 
 
 def asked(job: Job, sink: PhysicalSink) -> str:

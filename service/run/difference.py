@@ -49,12 +49,18 @@ _UPSERT = """
     WITH last AS (
         SELECT wanted, partition, key, arg_max({'value': value}, arrived).value AS value
         FROM records WHERE key IS NOT NULL GROUP BY ALL
+    ), moved AS (
+        SELECT key FROM last WHERE NOT wanted AND value IS NOT NULL GROUP BY key HAVING count(*) > 1
     )
     SELECT partition, key, new.value, NULL AS kind
     FROM (FROM last WHERE NOT wanted AND value IS NOT NULL) old
     FULL JOIN (FROM last WHERE wanted AND value IS NOT NULL) new USING (partition, key)
-    WHERE old.value IS DISTINCT FROM new.value
+    WHERE old.value IS DISTINCT FROM new.value OR (new.value IS NOT NULL AND key IN (FROM moved))
+    ORDER BY new.value IS NOT NULL
 """
+"""If the topic got more partitions, a key may have rows in two. The row in the wrong one is deleted first, and the
+other is written again after it, for consumers that keep rows by key alone."""
+
 _SIGNED = """
     WITH difference AS (
         SELECT

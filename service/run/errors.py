@@ -12,6 +12,9 @@
     ├── LetterError                there is no such dead letter, or nothing to send back
     ├── SkipError                  there is nothing to go on behind, or nowhere to put it
     ├── StrangeCheckpointError     the topics were written from another checkpoint since
+    ├── ReplayError                the checkpoint is older than the results, and cannot be brought forward
+    │    └── LostProgressError     nobody knows what is written, since the progress topic is gone
+    ├── LostResultError            a result topic lacks rows that the query has written
     ├── TopicsHeldError            there is no checkpoint, but result topics that hold something
     ├── SupersededError            a later run of the same job has taken over
     ├── TopicGoneError             a topic vanished while the job ran, and did not come back
@@ -24,7 +27,7 @@ Each message ends with what the person on call should do; the command line print
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rowkind.errors import REFUSED, UNREACHABLE, RowkindError
 
@@ -162,11 +165,63 @@ class ReplayError(RunError):
         self.query = query
         self.why = why
         self.rebuilds = rebuilds
-        super().__init__(
-            f"the checkpoint or savepoint of query {query} is older than the result topics, and the batches that were "
-            f"written since cannot be replayed: {why}.\n"
+        super().__init__(f"{self.cause}.\n{self.remedy}")
+
+    @property
+    def cause(self) -> str:
+        """What is wrong."""
+        return (
+            f"the checkpoint or savepoint of query {self.query} is older than the result topics, and the batches that "
+            f"were written since cannot be replayed: {self.why}"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        return (
             "Use a later savepoint, or let `rowkind run --reset-state` build the state anew from the topics; it "
             "changes only those rows of the result topics that are different."
+        )
+
+
+class LostProgressError(ReplayError):
+    """The progress topic of a query is gone, which says what is written."""
+
+    @property
+    def cause(self) -> str:
+        """What is wrong."""
+        return f"{self.why}, so that nobody knows which batches of query {self.query} are written"
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        return (
+            "Let `rowkind run --reset-state` build the state anew from the topics; it changes only those rows of the "
+            "result topics that are different. Or point `checkpoint` and the sinks somewhere new."
+        )
+
+
+class LostResultError(RunError):
+    """Result topics lack rows that a query has written there, or have them in other partitions.
+
+    `harms` says what has become of each topic. `rebuilds`: a rebuild is asked for, and loses no row. `lacking` says why
+    it would lose some if it is asked for by the job file.
+    """
+
+    exit_code = REFUSED
+
+    def __init__(self, query: str, harms: Mapping[str, str], lacking: str, *, rebuilds: bool) -> None:
+        self.query = query
+        self.topics = tuple(harms)
+        self.why = self.cause = ", and ".join(f"topic {name} {harm}" for name, harm in harms.items())
+        self.rebuilds = rebuilds
+        refused = f"The query is not rebuilt as `on_lost` says: {lacking}. " if lacking else ""
+        kept = "Let the topic keep all records (retention.ms=-1, retention.bytes=-1). " if "first" in self.why else ""
+        super().__init__(
+            f"{self.why} since query {query} wrote there, so the topic is not the result of the query any more.\n"
+            f"{refused}{kept}`rowkind run --upgrade` rebuilds the query from its source topics and writes what is "
+            "missing; with `on_lost: rebuild` in the sink the job does so by itself. With `on_lost: ignore` the query "
+            "goes on, and the topic stays as it is."
         )
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.service.graph import Graph
 from rowkind.service.job.model import Job
+from rowkind.service.kafka import claims
 from rowkind.service.kafka.clients import servers
 from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.kafka.spec import WriterSpec
@@ -33,6 +34,7 @@ from rowkind.service.run.contents import Contents
 from rowkind.service.run.cut_over import CutOver, clear, take_over
 from rowkind.service.run.errors import (
     CheckpointMismatchError,
+    LostResultError,
     ParallelismError,
     RebuildError,
     ReplayError,
@@ -48,13 +50,14 @@ from rowkind.service.run.replay import QueryStart, last_progress
 from rowkind.service.run.rescale import rescale, to_its_end
 from rowkind.service.run.savepoint import whole
 from rowkind.service.run.signals import AskedToStop
-from rowkind.service.run.streaming import Deployment, register, source
+from rowkind.service.run.streaming import Deployment, register, source, writer
 from rowkind.service.run.supervisor import Running, Supervisor, patience
 from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.run.topics import register as register_schemas
 from rowkind.service.run.upgrade import TWICE, contents, doubled, sinks_of, upgrade
 from rowkind.service.run.waiting import answered
 from rowkind.service.run.writer import Reports
+from rowkind.service.run.written_topics import TopicWatch, WrittenTopics
 from rowkind.service.spark.session import is_local
 
 if TYPE_CHECKING:
@@ -82,19 +85,21 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
     with (
         tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
         LagWatch(monitor) as lags,
+        TopicWatch() as watch,
         _tracing(job.name) as traces,
     ):
         connection = connect(job)
-        with monitor.waiting.on("kafka", f"Kafka at {servers(connection.kafka)}"):
-            _topics(job, fresh, connection)
         sinks = [sink for query in fresh.values() for sink in query.sinks]
+        with monitor.waiting.on("kafka", f"Kafka at {servers(connection.kafka)}"):
+            claims.check(connection.kafka, [sink.topic for sink in sinks], job.name)
+            _topics(job, fresh, connection)
         forms = answered(
             lambda: {sink.name: register_schemas(sink, connection) for sink in sinks}, signals, patience(job)
         )
         with monitor.waiting.on("kafka", f"Kafka at {servers(connection.kafka)}"):
             outage = Outage(connection.kafka, monitor.waiting)
         supervisor = Supervisor(job, monitor, outage, signals, Path(scratch, "drain"), traces)
-        yield Life(job, job.checkpoint, fresh, connection, forms, monitor, lags, supervisor)
+        yield Life(job, job.checkpoint, fresh, connection, forms, monitor, lags, watch, supervisor)
 
 
 @contextmanager
@@ -126,6 +131,7 @@ class Life:
     forms: Mapping[str, Forms]
     monitor: Monitor
     lags: LagWatch
+    watch: TopicWatch
     supervisor: Supervisor
 
     def live(self, spark: SparkSession, rebuild: Rebuild, *, moves: bool = False) -> None:
@@ -139,15 +145,14 @@ class Life:
         while True:
             try:
                 _Queries(spark, self).live(rebuild, moves=moves)
-            except ReplayError as error:
+            except (ReplayError, LostResultError) as error:
                 if moves or not error.rebuilds:
                     raise
-                log.warning(
-                    "query %s: the checkpoint is older than the results, and %s; the state is rebuilt from the topics",
-                    error.query,
-                    error.why,
-                )
+                log.warning("query %s: %s; the state is rebuilt from the topics", error.query, error.cause)
                 Checkpoint(spark, f"{self.checkpoint}/{self.job.name}/{error.query}").delete()
+                self.monitor.rebuilt(error.query, error.cause)
+                # What is gone of the topics is made again.
+                _topics(self.job, self.fresh, self.connection)
                 rebuild = "what changed"
             except RebuildError as error:
                 log.warning("%s", error)
@@ -180,6 +185,10 @@ class _Queries:
             if rebuild == "nothing":
                 chosen = self._planned(lambda: _going_on(self.life.job, fresh, recorded))
                 new = chosen.keys() - recorded.keys()
+                for name in recorded.keys() - chosen.keys():
+                    # Its sinks are gone: their topics are free.
+                    if any(each.topics for each in self._progress(name)):
+                        self._take_over(name)
             else:
                 keep = rebuild == "what changed"
                 plan = self._planned(lambda: upgrade(self.life.job, recorded, keep=keep))
@@ -198,7 +207,8 @@ class _Queries:
             for name, query in chosen.items():
                 if supervisor.signals.count:
                     break
-                running = self._ready(name, query, token_hex(4) if name in filling else "")
+                token = token_hex(4) if name in filling else ""
+                running = self._ready(name, query, token, requested=rebuild != "nothing")
                 if moves:
                     continue
                 supervisor.signals.drains = True
@@ -251,8 +261,11 @@ class _Queries:
         kafka = self.life.connection.kafka
         take_over(WriterSpec(self.life.job.name, name, {}, kafka, progress_name(self.life.job.name, name), run=run))
 
-    def _ready(self, name: str, query: PlannedQuery, token: str) -> Running:
-        """A query, ready to begin. If it is new, and there is a token, it fills its state first."""
+    def _ready(self, name: str, query: PlannedQuery, token: str, *, requested: bool) -> Running:
+        """A query, ready to begin. If it is new, and there is a token, it fills its state first.
+
+        `requested`: what has changed is to be rebuilt.
+        """
         checkpoint = self._checkpoint(name)
         progress = self._progress(name)
         last = max(progress, key=attrgetter("run"), default=None)
@@ -267,17 +280,22 @@ class _Queries:
             checkpoint.settle()
             for file in checkpoint.mend():
                 log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
+        job, kafka = self.life.job, self.life.connection.kafka
+        topics = WrittenTopics.of(job, name, whole, kafka, checkpoint, requested=requested)
+        self.life.watch.add(topics)
         at = self._brought_up(name, whole, checkpoint)
+        claims.claim(writer(whole, replace(at, filling="")))
         position = checkpoint.position()
         sqls = {sink: settings.sql for sink, settings in self.life.job.sinks.items()}
         at_start = None if position is None else position.at
         self.life.monitor.add(name, describe(name, query.sinks, sqls), at_start, births(whole))
+        self.life.supervisor.remark(name, topics, topics.forgotten(position))
         if (failure := checkpoint.last_failure()) is not None:
             self.life.monitor.recall(failure)
         self.life.lags.add(name, source(whole, at), group_name(self.life.job.name, name))
         cut_over = CutOver(whole, checkpoint, at, replace(at, filling="")) if at.filling else None
         begin = QueryStart(self.spark, whole, checkpoint)
-        return Running(checkpoint, query.sinks, replace(at, filling=""), begin, cut_over)
+        return Running(checkpoint, query.sinks, replace(at, filling=""), begin, cut_over, topics)
 
     def _brought_up(self, name: str, whole: Graph, checkpoint: Checkpoint) -> Deployment:
         """How a query runs whose checkpoint is claimed, with its state in as many partitions as the job says."""

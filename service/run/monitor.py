@@ -112,6 +112,7 @@ class Monitor:
             self._queries[query] = _Query(query, plan, Activity(time.time()), at=at)
             self._metrics.set("rowkind_up", 1, query=query)
             self._metrics.set("rowkind_restarts_total", 0, query=query)
+            self._metrics.set("rowkind_rebuilds_total", 0, query=query)
             self._metrics.add(born or {}, query)
 
     def collect(self, name: str, reports: Iterable[Report]) -> None:
@@ -200,6 +201,18 @@ class Monitor:
         """A query has been started, and fills its state before it writes to where it belongs, or does not."""
         with self._lock:
             self._queries[name].filling = filling
+
+    def rebuilt(self, query: str, why: str) -> None:
+        """The state of a query is rebuilt for this reason, without anybody having asked for it at this start."""
+        with self._lock:
+            what = why.partition("\n")[0]
+            self._incidents.add(Incident(time.time(), query, what, "The state is rebuilt from the topics by itself."))
+            self._metrics.set("rowkind_rebuilds_total", 1, query=query)
+
+    def incomplete(self, query: str, topic: str, reason: str, *, whole: bool) -> None:
+        """Whether a topic lacks records that the result of a query depends on, or may lack them, or is whole."""
+        with self._lock:
+            self._metrics.set("rowkind_incomplete_topic", float(not whole), query=query, topic=topic, reason=reason)
 
     def all_wait(self, reason: str) -> None:
         """Every query has ended for this reason and will be started again."""

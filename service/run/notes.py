@@ -4,6 +4,8 @@
   stages there are, and which task writes what.
 - `rowkind.run.<name>`: empty; the name of the run of the job that has taken the folder. A later run adds its own and
   removes the others, by which an earlier one that is still alive sees that it has been replaced.
+- `rowkind.topics.json`: the topics that the query writes, as they were when it last began or ended
+  (`service.run.written_topics`).
 - `rowkind.failure.json`: what has ended the query last, for the status page of the next run.
 
 Spark's file systems are used, so that the folder may lie wherever Spark can keep a checkpoint. Each note appears whole
@@ -13,13 +15,14 @@ or not at all, whatever moment the process is killed at.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from rowkind.service.kafka.progress import next_run
+from rowkind.service.kafka.topic_record import TopicRecord
 from rowkind.service.run.contents import VERSION, Contents
 from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError
 from rowkind.service.run.folder import Folder
@@ -29,6 +32,7 @@ _FILE = "rowkind.json"
 _DRAFT = f"{_FILE}.tmp"
 _RUN = "rowkind.run."
 _FAILURE = "rowkind.failure.json"
+_TOPICS = "rowkind.topics.json"
 
 
 class Notes(Folder):
@@ -108,6 +112,23 @@ class Notes(Folder):
         with self._files() as files:
             if (before := self.contents()) is not None:
                 self._write(files, replace(before, excused=sorted({*before.excused, *rows})))
+
+    def topics(self) -> dict[str, TopicRecord]:
+        """The topics that the query writes, as they were noted last. Raises CheckpointFolderError."""
+        with self._files() as files:
+            said = self._json(files, self._child(_TOPICS)) or {"topics": {}}
+            return {name: TopicRecord.from_json(topic) for name, topic in said["topics"].items()}
+
+    def noted_ms(self) -> float:
+        """When the query last ended in order, Unix time in ms; 0 if it never did. Raises CheckpointFolderError."""
+        with self._files() as files:
+            return float((self._json(files, self._child(_TOPICS)) or {"at": 0})["at"])
+
+    def note_topics(self, topics: Mapping[str, TopicRecord], at_ms: float) -> None:
+        """Note the topics that the query writes, as they are, and when it last ran. Raises CheckpointFolderError."""
+        with self._files() as files:
+            said = {name: topic.to_json() for name, topic in sorted(topics.items())}
+            self._put(files, _TOPICS, json.dumps({"at": at_ms, "topics": said}, indent=1))
 
     def leave_word(self, incident: Incident) -> None:
         """Note what ends the query now. Raises CheckpointFolderError."""

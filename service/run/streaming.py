@@ -254,6 +254,7 @@ def writer(graph: Graph, at: Deployment) -> WriterSpec:
         run=at.run,
         written=at.written,
         tasks=at.tasks,
+        claims=tuple(sink.topic for sink in graph.sinks),
     )
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rowkind.errors import RowkindError
 from rowkind.service.execute.promises import Broken, told
 from rowkind.service.job.model import Job
-from rowkind.service.kafka.errors import RestartedTopicError
+from rowkind.service.kafka.errors import MissingTopicError, RestartedTopicError
 from rowkind.service.kafka.unanswered import silence
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.checkpoint import Checkpoint
@@ -26,14 +26,17 @@ from rowkind.service.run.errors import (
     CheckpointFolderError,
     CheckpointTornError,
     DeadLettersError,
+    LostResultError,
     QueryFailedError,
     RebuildError,
+    ReplayError,
     RunError,
     SessionStoppedError,
     SupersededError,
     TopicGoneError,
 )
 from rowkind.service.run.failure import awaited, damage, failed, passing
+from rowkind.service.run.forgotten_deletes import ForgottenDeletes
 from rowkind.service.run.incidents import incident, remedy
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
@@ -41,6 +44,7 @@ from rowkind.service.run.shares import Share, Shares
 from rowkind.service.run.signals import AskedToStop
 from rowkind.service.run.streaming import Deployment, due_file, registry_file
 from rowkind.service.run.waiting import System
+from rowkind.service.run.written_topics import WrittenTopics
 from rowkind.service.spark.errors import SparkLostError
 
 if TYPE_CHECKING:
@@ -79,6 +83,7 @@ class Running:
     at: Deployment
     start: Callable[[Deployment], StreamingQuery]
     cut_over: CutOver | None
+    topics: WrittenTopics
     query: StreamingQuery = field(init=False)
     idle: int = 0
     ran: bool = False
@@ -140,6 +145,16 @@ class Supervisor:
     losses: int = 0
     shares: Shares = field(default_factory=Shares)
     broken: dict[str, Broken] = field(default_factory=dict)
+    forgotten: dict[str, ForgottenDeletes] = field(default_factory=dict)
+
+    def remark(self, query: str, topics: WrittenTopics, forgotten: Sequence[ForgottenDeletes]) -> None:
+        """Say of a query that is about to start which topics are not whole, though it goes on."""
+        self.forgotten |= {f"{query}, {each.topic}, deletes": each for each in forgotten}
+        for topic in topics.on_lost:
+            self.monitor.incomplete(query, topic, "lost", whole=topic not in topics.accepted)
+        late = {each.topic for each in forgotten}
+        for table in topics.tables:
+            self.monitor.incomplete(query, table.topic, "deletes", whole=table.topic not in late)
 
     def until_it_runs(self, started: Running) -> None:
         """Wait until a query has started the processes of its sources.
@@ -175,6 +190,8 @@ class Supervisor:
         for each in running:
             each.query.stop()
             self._note(each)
+            if not self.outage.seconds:
+                each.topics.end()
             self.monitor.stopped(each.name)
         self.signals.drains = False
 
@@ -196,10 +213,15 @@ class Supervisor:
 
     def _look(self, each: Running) -> None:
         self._note(each)
+        self._hold(each)
         if each.again is not None:
             self._retry(each)
         elif (error := each.query.exception()) is not None:
             failure: RunError = failed(each.name, each.checkpoint.folder, error)
+            if isinstance(failure, QueryFailedError) and failure.error is MissingTopicError:
+                each.topics.look()
+                each.topics.look()
+                self._hold(each)
             if not each.checkpoint.held():
                 failure = SupersededError(self.job.name, each.name)
             if isinstance(failure, QueryFailedError) and failure.error is RestartedTopicError:
@@ -217,10 +239,22 @@ class Supervisor:
         rests = each.again is not None or each.query.status["message"] in {"Waiting for data to arrive", "Stopped"}
         each.idle = each.idle + 1 if rests else 0
 
+    def _hold(self, each: Running) -> None:
+        """End the job, or have the query rebuilt, if topics that it writes are not what they were."""
+        try:
+            each.topics.judge()
+            for topic in each.topics.accepted:
+                self.monitor.incomplete(each.name, topic, "lost", whole=False)
+        except (LostResultError, ReplayError) as error:
+            if error.rebuilds:
+                raise
+            self._fail(each, error)
+
     def _cut_over(self, each: Running, cut_over: CutOver) -> None:
         try:
             with self.monitor.works.work(f"query {each.name} brings its result topics up to date", ""):
                 cut_over.end()
+                each.topics.renew()
         except RowkindError as error:
             self._later(each, error, str(error) if error.retryable else None)
         else:
@@ -346,7 +380,7 @@ class Supervisor:
         Raises DeadLettersError where the job says so.
         """
         for warning in self.monitor.warns(
-            {**{each.table: each for each in shares}, **self.broken, **self.monitor.held()}
+            {**{each.table: each for each in shares}, **self.broken, **self.forgotten, **self.monitor.held()}
         ):
             log.error("%s", warning)
         most = self.job.dead_letters.max_ratio

@@ -25,6 +25,7 @@ from tests.chaos.scene import (
     tear_newest,
 )
 from tests.chaos.stage import SLOW
+from tests.chaos.topic_faults import lose_progress, remake_result, remake_source
 
 Fault = Callable[[Scene], None]
 
@@ -357,6 +358,9 @@ FAULTS: dict[str, Fault] = {
         rescale,
         add_partition,
         lose_rows,
+        remake_result,
+        remake_source,
+        lose_progress,
     )
 }
 
@@ -368,6 +372,9 @@ _NEED_ALL_ROWS = {
     "lose_checkpoint",
     "reset_state",
     "change_query",
+    "remake_result",
+    "remake_source",
+    "lose_progress",
 }
 """After these, a job may read again what it had read: all of it must be there, and rows of a key in one partition."""
 

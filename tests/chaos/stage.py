@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from rowkind.service.dev.demo.data import order_book
 from tests.chaos.checks import Check
@@ -98,6 +98,24 @@ class Stage:
         start = {"start": {"on_lost": "earliest"}} if tolerate else {}
         self.change(tables={name: self.shop.table(name, **start) for name in COLUMNS})
 
+    def remake_result(self, name: str) -> str:
+        """The topic of a sink is deleted and made anew; its name."""
+        topic = self.shop.topic(name)
+        partitions = len(self.admin.list_topics(topic, timeout=30).topics[topic].partitions)
+        (check,) = (each for each in self.checks if each.name == name)
+        policy = "compact" if check.sink["mode"] == "upsert" else "delete"
+        self.shop.delete(topic)
+        made = NewTopic(topic, partitions, config={"cleanup.policy": policy, "retention.ms": "-1"})
+        self.admin.create_topics([made])[topic].result()
+        self.results[name].close()
+        self.results[name] = Results(self.shop, name)
+        return topic
+
+    @property
+    def admin(self) -> AdminClient:
+        """An admin client that knows nothing yet."""
+        return AdminClient({"bootstrap.servers": self.shop.servers, "log_level": 0})
+
     def query(self, name: str, sql: str) -> None:
         """A sink has another query from the next start on."""
         self.checks = [
@@ -116,7 +134,7 @@ class Stage:
 
     def filling_topics(self) -> list[str]:
         """The topics of queries that fill their states."""
-        topics = AdminClient({"bootstrap.servers": self.shop.servers, "log_level": 0}).list_topics(timeout=30).topics
+        topics = self.admin.list_topics(timeout=30).topics
         return [topic for topic in topics if topic.startswith(f"{self.shop.name}.") and ".filling-" in topic]
 
     def validate(self) -> None:

@@ -181,6 +181,24 @@ class Shop:
         for deleted in admin.delete_records(ends).values():
             deleted.result()
 
+    def delete(self, topic: str) -> None:
+        """A topic is gone."""
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        admin.delete_topics([topic])[topic].result()
+        deadline = time.monotonic() + 30
+        while topic in admin.list_topics(timeout=30).topics:
+            assert time.monotonic() < deadline, f"topic {topic} is still there"
+
+    def remake(self, table: str) -> None:
+        """The topic of a table is deleted and made anew, with nothing in it."""
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        topic = self.topic(table)
+        partitions = len(admin.list_topics(topic, timeout=30).topics[topic].partitions)
+        self.delete(topic)
+        admin.create_topics([NewTopic(topic, partitions)])[topic].result()
+        # The old one knows the topic that is gone.
+        self._producer = self._connect()
+
     def flush(self) -> None:
         """Wait for the broker."""
         assert self._producer.flush(60) == 0, "the broker did not take everything"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -54,7 +55,8 @@ def test_the_sinks_of_a_job_stand_at_the_same_place_after_every_batch(shop: Shop
     assert 0 < bought[-1].total() < sum(event.table == "orders" for event in shop.events)
     if atomic:
         assert list(map(_summed, bought)) == sums
-        transactions = committed({"bootstrap.servers": shop.servers}, f"{shop.name}.main.progress")
+        progress = committed({"bootstrap.servers": shop.servers}, f"{shop.name}.main.progress")
+        transactions = [each for each in progress if json.loads(each.value() or b"{}")["extent"]]
         assert len(transactions) == len(sums)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -72,7 +72,18 @@ SINKS: Mapping[str, Mapping[str, Any]] = {
         "sql": "SELECT p.payment_id, 12 / (o.amount - p.payment_id) AS share "
         "FROM orders o JOIN payments p ON o.order_id = p.order_id",
     },
-    "liked": {"mode": "append", "sql": "SELECT rating_id, 10 / stars AS tenth FROM ratings"},
+    "liked": {
+        "mode": "append",
+        "on_lost": "ignore",
+        "sql": "SELECT rating_id, 10 / stars AS tenth FROM ratings",
+    },
+    "ordered": {
+        "mode": "retract",
+        "isolated": True,
+        "on_lost": "rebuild",
+        "partitions": 1,
+        "sql": "SELECT order_id, amount FROM orders",
+    },
     "minutes": {
         "mode": "append",
         "emit": "final",
@@ -88,8 +99,8 @@ class Shop:
     def __init__(self, servers: str, folder: Path) -> None:
         self._name, self._numbers = f"watched-{os.getpid()}", itertools.count(100)
         self._servers = servers
-        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        for made in admin.create_topics([NewTopic(self._topic(table), 1) for table in TABLES]).values():
+        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        for made in self._admin.create_topics([NewTopic(self._topic(table), 1) for table in TABLES]).values():
             made.result()
         self._producer = Producer({"bootstrap.servers": servers, "log_level": 0})
         job = {
@@ -141,6 +152,15 @@ class Shop:
         self.row("orders", "-U", order_id=1, amount=50)
         self.row("orders", "+U", order_id=1, amount=60)
         self.rate()
+
+    def loses(self) -> None:
+        """Result topics lose rows: of one the first, and one is made anew."""
+        at = TopicPartition(self._topic("ordered"), 0, 1)
+        self._admin.delete_records([at])[at].result()
+        topic = self._topic("liked")
+        self._admin.delete_topics([topic])[topic].result()
+        until(lambda: topic not in self._admin.list_topics(timeout=10).topics, "the end of a topic")
+        self._admin.create_topics([NewTopic(topic, 2)])[topic].result()
 
     def errs(self) -> None:
         """What is not."""
@@ -215,6 +235,9 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
                 fires("RowkindWaits")
             finally:
                 os.kill(broker.pid, signal.SIGCONT)
+            shop.loses()
+            fires("RowkindRebuilt", "RowkindIncompleteTopic")
+            until(ready, "a ready job again", lambda: job.error, SLOW)
             os.kill(job.java(), signal.SIGSTOP)
             fires("RowkindStalled", "RowkindFallsBehind", "RowkindWatermarkStands", meanwhile=shop.rate)
             assert "RowkindQueryDown" not in told.fired

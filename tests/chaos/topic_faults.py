@@ -1,0 +1,39 @@
+"""What becomes of the topics of a job that stands still: deleted, or made anew. Each fault has what the job says."""
+
+from __future__ import annotations
+
+from tests.chaos.scene import Scene, drained, ended_with, rebuilt
+
+
+def remake_result(scene: Scene) -> None:
+    """A result topic is deleted and made anew while the job stands still: refused, and rebuilt on request."""
+    scene.inside()
+    drained(scene)
+    topic = scene.stage.remake_result(scene.stage.one())
+    scene.start()
+    ended_with(scene, 2)
+    assert f"topic {topic} was deleted and made anew" in scene.job.error, scene.job.error
+    rebuilt(scene, "--upgrade")
+
+
+def remake_source(scene: Scene) -> None:
+    """A source topic is deleted and made anew while the job stands still, and all of its rows come again."""
+    stage = scene.stage
+    stage.catch_up(scene.job)
+    drained(scene)
+    table = scene.random.choice(("orders", "payments"))
+    stage.shop.remake(table)
+    stage.shop.say([event for event in stage.shop.events if event.table == table])
+    scene.start()
+    ended_with(scene, 1)
+    assert "was deleted and made anew" in scene.job.error, scene.job.error
+    rebuilt(scene, "--reset-state")
+
+
+def lose_progress(scene: Scene) -> None:
+    """The progress topic is deleted while the job stands still; the job rebuilds its state by itself."""
+    scene.inside()
+    drained(scene)
+    scene.stage.shop.delete(f"{scene.stage.shop.name}.main.progress")
+    scene.start()
+    scene.stage.await_words(scene.job, "the state is rebuilt from the topics")
