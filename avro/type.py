@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rowkind.avro import sql_types
 from rowkind.avro.errors import SchemaError
-from rowkind.avro.type_tables import CONNECT_LOGICAL, LOGICAL_BASE, SQL
+from rowkind.avro.logical import with_logical
+from rowkind.avro.type_tables import SQL
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,6 @@ TypeKind = Literal[
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
 _MOST_NODES = 20_000
-_MOST_DIGITS = 76
 _LONG = 250
 _DEEPEST = 100
 """How deep types may be nested when written out: whatever walks them calls itself at each level."""
@@ -254,7 +254,7 @@ class SchemaReader:
                 return Type("map", items=self.type(_entry(schema, "values"), namespace, inside))
             case _:
                 base = self.type(kind, namespace, inside)
-                return _with_logical(base, schema) if isinstance(kind, str) and kind in PRIMITIVES else base
+                return with_logical(base, schema) if isinstance(kind, str) and kind in PRIMITIVES else base
 
     def define(self, schema: dict[str, Any], namespace: str) -> str:
         """Remember a named type; its full name."""
@@ -313,25 +313,6 @@ def _entry(schema: dict[str, Any], name: str) -> Any:
     if name not in schema:
         raise SchemaError(f"{json.dumps(schema)[:80]}: {name!r} is missing")
     return schema[name]
-
-
-def _with_logical(base: Type, schema: dict[str, Any]) -> Type:
-    named = str(schema.get("connect.name", ""))
-    logical = schema.get("logicalType", CONNECT_LOGICAL.get(named))
-    base = replace(base, says=named or ("big-decimal" if logical == "big-decimal" and base.kind == "bytes" else ""))
-    if logical == "decimal" and base.kind in ("bytes", "fixed"):
-        precision, scale = schema.get("precision", 0), schema.get("scale", 0)
-        if isinstance(precision, int) and isinstance(scale, int) and precision > 0 and 0 <= scale <= precision:
-            # More digits than Arrow has are checked value by value.
-            digits = min(precision, _MOST_DIGITS)
-            return replace(base, logical=logical, precision=digits, scale=scale) if scale <= digits else base
-    if (
-        LOGICAL_BASE.get(str(logical)) == base.kind
-        or (logical == "uuid" and (base.kind == "string" or base.size == 16))
-        or (logical == "duration" and base.size == 12)
-    ):
-        return replace(base, logical=logical)
-    return base
 
 
 class SchemaWriter:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowkind.avro import codec
+from rowkind.avro.python_values import to_python
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.grouping import to_mask
 
@@ -35,7 +36,7 @@ def unavailable(record: Record, payloads: pa.BinaryArray, placeholder: str) -> M
     found: dict[int, list[str]] = {}
     decoded, forms = codec.read(record, payloads.take(pa.array(at))), _forms(placeholder)
     for name in record.names:
-        for row, value in zip(at.tolist(), decoded.column(name).to_pylist(), strict=True):
+        for row, value in zip(at.tolist(), to_python(decoded.column(name)), strict=True):
             if value in forms:
                 found.setdefault(row, []).append(name)
     return found

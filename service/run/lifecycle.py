@@ -48,10 +48,11 @@ from rowkind.service.run.outage import Outage
 from rowkind.service.run.queries import planned
 from rowkind.service.run.replay import QueryStart, last_progress
 from rowkind.service.run.rescale import rescale, to_its_end
+from rowkind.service.run.running import Running
 from rowkind.service.run.savepoint import whole
 from rowkind.service.run.signals import AskedToStop
 from rowkind.service.run.streaming import Deployment, register, source, writer
-from rowkind.service.run.supervisor import Running, Supervisor, patience
+from rowkind.service.run.supervisor import Supervisor, patience
 from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.run.topics import register as register_schemas
 from rowkind.service.run.upgrade import TWICE, contents, doubled, sinks_of, upgrade

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from pyspark.sql.streaming.listener import StreamingQueryProgress
-from pyspark.sql.streaming.query import StreamingQuery
-
 from rowkind.errors import RowkindError
 from rowkind.service.execute.promises import Broken, told
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.errors import MissingTopicError, RestartedTopicError
 from rowkind.service.kafka.unanswered import silence
-from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.cut_over import CutOver
 from rowkind.service.run.errors import (
     CheckpointFolderError,
@@ -40,10 +35,10 @@ from rowkind.service.run.forgotten_deletes import ForgottenDeletes
 from rowkind.service.run.incidents import incident, remedy
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
+from rowkind.service.run.running import Awaited, Running
 from rowkind.service.run.shares import Share, Shares
 from rowkind.service.run.signals import AskedToStop
-from rowkind.service.run.streaming import Deployment, due_file, registry_file
-from rowkind.service.run.waiting import System
+from rowkind.service.run.streaming import due_file, registry_file
 from rowkind.service.run.written_topics import WrittenTopics
 from rowkind.service.spark.errors import SparkLostError
 
@@ -64,67 +59,6 @@ _MOST_RESTARTS = 5
 """How often in a row a query is started again though Kafka answers: a second after it failed, then two, four, eight."""
 
 log = logging.getLogger("rowkind")
-
-
-@dataclass(frozen=True)
-class Awaited:
-    """A system that a query waits for, since then, by the monotonic clock."""
-
-    system: System
-    since: float
-
-
-@dataclass
-class Running:
-    """A query. It is started `at` where it belongs, by `start`, or as its cut-over wants it until that is done."""
-
-    checkpoint: Checkpoint
-    sinks: Sequence[PhysicalSink]
-    at: Deployment
-    start: Callable[[Deployment], StreamingQuery]
-    cut_over: CutOver | None
-    topics: WrittenTopics
-    query: StreamingQuery = field(init=False)
-    idle: int = 0
-    ran: bool = False
-    restarts: int = 0
-    again: float | None = None
-    """When it is to be started again, having failed; None while it runs."""
-    failure: RowkindError | None = None
-    awaits: Awaited | None = None
-    """What outside of the job has to answer before it can run."""
-    told: int = -1
-    """The last batch of this start of which Spark has told that it ended."""
-    due: float | None = None
-    """When it next has something to do without rows, in ms, as its source has been told."""
-
-    @property
-    def name(self) -> str:
-        """The query's."""
-        return self.at.name
-
-    @property
-    def stranded(self) -> bool:
-        """Whether Spark has been stopped under it, which a query that has nothing to do does not notice."""
-        return bool(self.query._jsq.sparkSession().sparkContext().isStopped())  # noqa: SLF001 - pyspark has no such call
-
-    def begin(self) -> None:
-        """Start it from its checkpoint, which may be done again. Raises a ChangelogError."""
-        self.again, self.told = None, -1
-        registry_file(self.at).unlink(missing_ok=True)
-        at = self.at if self.cut_over is None else self.cut_over.begin()
-        self.query = self.start(at)
-
-    def progress(self) -> list[StreamingQueryProgress]:
-        """What Spark tells of the batches that have ended since this was asked, or of what it does without any."""
-        # What a query that has failed told last is from before.
-        found = progress_since(self.query, self.told) if self.again is None else []
-        ended = max(map(_ended, found), default=-1)
-        if ended > self.told:
-            self.told = ended
-            # Whatever its tasks had to wait for is over.
-            registry_file(self.at).unlink(missing_ok=True)
-        return found
 
 
 @dataclass
@@ -405,23 +339,6 @@ def patience(job: Job) -> float:
 
 def _reason(failure: RowkindError) -> str:
     return failure.reason if isinstance(failure, QueryFailedError) else str(failure)
-
-
-def progress_since(query: StreamingQuery, told: int) -> list[StreamingQueryProgress]:
-    """Spark's progress of the batches after number `told`, or if there are none, the last one; it keeps a hundred."""
-    last = query.lastProgress
-    if last is None:
-        return []
-    if _ended(last) <= told + 1:
-        return [last]
-    # More than one has ended since somebody looked; or all of them before this start, of which Spark has no progress.
-    ended = [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
-    return ended or [last]
-
-
-def _ended(progress: StreamingQueryProgress) -> int:
-    """The last batch that has ended by then: that of the progress, or if it is of no batch, the one before the next."""
-    return int(progress["batchId"]) - ("addBatch" not in progress["durationMs"])
 
 
 def _replace(path: Path, text: str) -> None:

@@ -97,11 +97,7 @@ def test_a_sink_that_is_written_at_least_once_is_replayed_too(job: Rewound) -> N
 
 
 def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pytest.LogCaptureFixture) -> None:
-    """A start never goes on with other batches.
-
-    State is rebuilt from topics that are whole. Otherwise the start is refused, and `--reset-state` or `--upgrade`
-    writes the difference.
-    """
+    """State is rebuilt from topics that are whole; otherwise a start is refused, and `--reset-state` rebuilds it."""
 
     def refused(error: type[RunError], words: str) -> None:
         before = {sink: job.written(sink) for sink in job.sinks}
