@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowkind.avro.type_tables import CONNECT_LOGICAL, LOGICAL_BASE
-
-if TYPE_CHECKING:
-    from rowkind.avro.type import Type
 
 _MOST_DIGITS = 76
 """Of a decimal in Arrow."""
 
 
-def with_logical(base: Type, schema: Mapping[str, Any]) -> Type:
-    """The type with the logical type of its schema, where that fits, and with what the writer says of it."""
+def said_of(kind: str, size: int, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a type of this kind (and size, if it is fixed) that its schema's logical type and name decide."""
     named = str(schema.get("connect.name", ""))
     logical = schema.get("logicalType", CONNECT_LOGICAL.get(named))
-    base = replace(base, says=named or ("big-decimal" if logical == "big-decimal" and base.kind == "bytes" else ""))
-    if logical == "decimal" and base.kind in ("bytes", "fixed"):
+    said = {"says": named or ("big-decimal" if logical == "big-decimal" and kind == "bytes" else "")}
+    if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision", 0), schema.get("scale", 0)
         if isinstance(precision, int) and isinstance(scale, int) and precision > 0 and 0 <= scale <= precision:
             # More digits than Arrow has are checked value by value.
             digits = min(precision, _MOST_DIGITS)
-            return replace(base, logical=logical, precision=digits, scale=scale) if scale <= digits else base
+            return said | ({"logical": logical, "precision": digits, "scale": scale} if scale <= digits else {})
     if (
-        LOGICAL_BASE.get(str(logical)) == base.kind
-        or (logical == "uuid" and (base.kind == "string" or base.size == 16))
-        or (logical == "duration" and base.size == 12)
+        LOGICAL_BASE.get(str(logical)) == kind
+        or (logical == "uuid" and (kind == "string" or size == 16))
+        or (logical == "duration" and size == 12)
     ):
-        return replace(base, logical=logical)
-    return base
+        return said | {"logical": logical}
+    return said

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rowkind.avro import sql_types
 from rowkind.avro.errors import SchemaError
-from rowkind.avro.logical import with_logical
+from rowkind.avro.logical import said_of
 from rowkind.avro.type_tables import SQL
 
 if TYPE_CHECKING:
@@ -254,7 +254,8 @@ class SchemaReader:
                 return Type("map", items=self.type(_entry(schema, "values"), namespace, inside))
             case _:
                 base = self.type(kind, namespace, inside)
-                return with_logical(base, schema) if isinstance(kind, str) and kind in PRIMITIVES else base
+                known = isinstance(kind, str) and kind in PRIMITIVES
+                return replace(base, **said_of(base.kind, base.size, schema)) if known else base
 
     def define(self, schema: dict[str, Any], namespace: str) -> str:
         """Remember a named type; its full name."""
@@ -295,7 +296,8 @@ class SchemaReader:
                 symbols = tuple(_entry(schema, "symbols"))
                 return Type("enum", name=name, symbols=symbols, default=schema.get("default"))
             case "fixed":
-                return _with_logical(Type("fixed", name=name, size=_entry(schema, "size")), schema)
+                size = _entry(schema, "size")
+                return Type("fixed", name=name, size=size, **said_of("fixed", size, schema))
             case _:
                 return Type("record", name=name, fields=self.fields(schema, namespace, (*inside, name)))
 

@@ -36,7 +36,7 @@ NO_SIZES = {
         operators.rowtime.END operators.temporal_filter._EARLIEST operators.temporal_filter._LATEST
         avro.decode._DAY_MS avro.decode._MOST_MS avro.connect_values._UNKNOWN_PRECISION avro.convert._MOST_DIGITS
         avro.mismatch._MOST_DIGITS avro.sent._LEAST_MILLIS avro.sent._MOST_MILLIS avro.spelled._MOST_SCALE
-        avro.type._MOST_DIGITS avro.spelled._FIRST_DAY service.execute.kernels.texts._SHORT
+        avro.logical._MOST_DIGITS avro.spelled._FIRST_DAY service.execute.kernels.texts._SHORT
         service.execute.kernels.texts._WHOLE avro.time_text._DAY avro.time_text._REPEAT_DAYS
         avro.time_text._REPEAT_YEARS avro.timestamp_text.FIRST_DATE avro.timestamp_text.FIRST_MOMENT
         avro.timestamp_text.LAST_DATE avro.timestamp_text.LAST_MOMENT service.execute.delete_times._YEAR_1_US
