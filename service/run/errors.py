@@ -20,6 +20,7 @@
     ├── TopicGoneError             a topic vanished while the job ran, and did not come back
     ├── RebuildError               the job has to be rebuilt, and says so itself
     └── QueryFailedError           a query stopped by itself
+        ├── WorkerBugError         because of a bug in this code
         └── QueryUnreachableError  because the brokers or the registry could not be reached
 
 Each message ends with what the person on call should do; the command line prints it alone, without a stack trace.
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rowkind.errors import REFUSED, UNREACHABLE, RowkindError
+from rowkind.errors import BUG, REFUSED, UNREACHABLE, RowkindError
 
 _WITHOUT_JARS = ("ClassNotFoundException", "No FileSystem for scheme")
 
@@ -297,6 +298,21 @@ class QueryFailedError(RunError):
         super().__init__(
             f"query {query} failed: {reason}\nIts batch was not committed, and is done again at the next start{again}."
         )
+
+
+class WorkerBugError(QueryFailedError):
+    """A worker raised an exception that this code does not foresee. Report it; the same batch would fail again."""
+
+    exit_code = BUG
+
+    def __init__(self, query: str, raised: str) -> None:
+        super().__init__(query, raised, None)
+        message = (
+            f"query {query} failed: {raised}.\nThis is a bug in Rowkind, not in your job. Nothing is lost: the batch was"
+            " not committed, and is done again at the next start. Please report this message, with the job file without "
+            "its secrets, at https://github.com/rowkind/rowkind/issues"
+        )
+        self.args = (message,)
 
 
 class QueryUnreachableError(QueryFailedError):

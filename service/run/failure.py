@@ -9,9 +9,9 @@ from pyspark.errors import StreamingQueryException
 from rowkind.avro.errors import RegistryUnreachableError
 from rowkind.errors import UNREACHABLE, RowkindError
 from rowkind.service.kafka.errors import MissingTopicError
-from rowkind.service.run.errors import QueryFailedError, QueryUnreachableError, RunError
+from rowkind.service.run.errors import QueryFailedError, QueryUnreachableError, RunError, WorkerBugError
 from rowkind.service.run.waiting import System
-from rowkind.service.spark.errors import surfaced
+from rowkind.service.spark.errors import surfaced, unforeseen
 
 _PASSING = {
     "CONCURRENT_STREAM_LOG_UPDATE": "another run was still at work on the checkpoint",
@@ -28,6 +28,8 @@ def failed(query: str, folder: str, error: StreamingQueryException) -> QueryFail
     """Why a query with this checkpoint ended, as far as Spark tells."""
     found = surfaced(error)
     if found is None:
+        if (raised := unforeseen(error)) is not None:
+            return WorkerBugError(query, raised)
         said = _cause(error).partition("\n")[0]
         if _NO_SPACE in said:
             folders = f"the checkpoint {folder} or temporary files ({tempfile.gettempdir()})"
@@ -43,7 +45,7 @@ def passing(failure: RunError, error: StreamingQueryException, *, ran: bool) -> 
     Our own errors say whether it may. What else ends a query that `ran` is taken for a loss of Spark's, such as of one
     of its processes, of which it tells nothing but that a pipe is broken.
     """
-    if not isinstance(failure, QueryFailedError):
+    if not isinstance(failure, QueryFailedError) or isinstance(failure, WorkerBugError):
         return None
     if failure.error is not None:
         return failure.reason if failure.passes or awaited(failure) else None

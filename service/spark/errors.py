@@ -161,3 +161,25 @@ def surfaced(error: BaseException) -> Surfaced | None:
             return Surfaced(found[-1]["kind"], found[-1]["message"].strip())
         current = current.__cause__ or current.__context__
     return None
+
+
+_TRACEBACK = "Traceback (most recent call last):\n"
+_PLACE = re.compile(r'File "[^"]*?(rowkind/[\w/]+\.py)", line (\d+)')
+_LOST = ("pyspark.", "py4j.", "EOFError", "OSError", "BrokenPipeError", "Connection", "TimeoutError", "MemoryError")
+"""Beginnings of names of exceptions that a worker raises because Java, a socket or memory is gone."""
+
+
+def unforeseen(error: BaseException) -> str | None:
+    """What the code of this project raised in a worker that is none of its errors, and where; None if nothing.
+
+    That is a bug, and the same batch fails again. It is read from the last traceback in Spark's text.
+    """
+    while (before := getattr(error, "_cause", None)) is not None:
+        error = before
+    _, found, last = str(error).rpartition(_TRACEBACK)
+    lines = last.splitlines()
+    raised = next((line for line in lines if line and not line[0].isspace()), "")
+    places = _PLACE.findall("\n".join(lines[: lines.index(raised)] if raised else []))
+    if not found or not places or raised.startswith(_LOST):
+        return None
+    return "{} ({}, line {})".format(raised, *places[-1])
