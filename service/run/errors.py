@@ -308,9 +308,9 @@ class WorkerBugError(QueryFailedError):
     def __init__(self, query: str, raised: str) -> None:
         super().__init__(query, raised, None)
         message = (
-            f"query {query} failed: {raised}.\nThis is a bug in Rowkind, not in your job. Nothing is lost: the batch was"
-            " not committed, and is done again at the next start. Please report this message, with the job file without "
-            "its secrets, at https://github.com/rowkind/rowkind/issues"
+            f"query {query} failed: {raised}.\nThis is a bug in Rowkind, not in your job. Nothing is lost: the batch "
+            "was not committed, and is done again at the next start. Please report this message, with the job file but "
+            "without its secrets, at https://github.com/rowkind/rowkind/issues"
         )
         self.args = (message,)
 

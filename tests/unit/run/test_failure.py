@@ -13,9 +13,8 @@ from rowkind.operators.columns.changes import binary
 from rowkind.service.execute.values import read
 from rowkind.service.run.failure import failed, passing
 
-SPARK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0 in stage
-1.0 failed 1 times: org.apache.spark.api.python.PythonException: An exception was thrown from the Python worker. Please see
-the stack trace below.
+SPARK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0 failed:
+org.apache.spark.api.python.PythonException: An exception was thrown from the Python worker. Please see the stack trace.
 {}
 \tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)
 SQLSTATE: XXKST"""
