@@ -137,6 +137,16 @@ RESULTS = Dashboard(
                 },
                 width=6,
             ),
+            Panel(
+                "Waits",
+                "For how long the job has waited for another system, and an open transaction has held a partition.",
+                "s",
+                {
+                    "{{system}}": gauge("rowkind_waiting_seconds", "system", over="max"),
+                    "held: {{topic}} {{partition}}": gauge("rowkind_held_seconds", "topic", "partition", over="max"),
+                },
+                width=24,
+            ),
         ],
     },
 )
