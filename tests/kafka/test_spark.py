@@ -66,7 +66,7 @@ def test_a_query_copies_a_topic_exactly_once_over_two_runs(
     progress = run()
     assert len(progress) == 2
     read = Offset.from_json(json.loads(progress[0]["sources"][0]["endOffset"]))
-    assert read.at == {(source.name, 0): 20, (source.name, 1): 20}
+    assert sum(read.at.values()) == 40
     source.send((b"-D", order(0)), (b"+I", order(80)))
     run()
     kinds = [(kind, row["id"]) for kind, row in sink.ops()]
