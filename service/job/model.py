@@ -308,7 +308,9 @@ class Job(Section):
             if sink.topic in topics:
                 raise ValueError(f"the sinks {topics[sink.topic]!r} and {name!r} both write to topic {sink.topic!r}")
             topics[sink.topic] = name
-        self._without_loops(topics)
+        # Without Kafka, as in `rowkind try`, no topic is read or written.
+        if self.kafka is not None:
+            self._without_loops(topics)
         return self
 
     def _without_loops(self, written: dict[str, str]) -> None:

@@ -201,6 +201,11 @@ class Rewound:
         consumer = Consumer(self.kafka | {"group.id": "ends", "log_level": 0})
         end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1]
         consumer.close()
+        admin = AdminClient(self.kafka | {"log_level": 0})
+        # Records of a topic that is only compacted cannot be deleted.
+        policy = ConfigEntry("cleanup.policy", "compact,delete", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[policy])
+        admin.incremental_alter_configs([resource])[resource].result()
         self._delete(TopicPartition(topic, 0, end - 2))
 
     def forget_rows(self, table: str, count: int) -> None:
@@ -210,10 +215,6 @@ class Rewound:
     def _delete(self, at: TopicPartition) -> None:
         # Without a name it would be gone before the answer is there.
         admin = AdminClient(self.kafka | {"log_level": 0})
-        # Records of a topic that is only compacted cannot be deleted.
-        policy = ConfigEntry("cleanup.policy", "compact,delete", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, at.topic, incremental_configs=[policy])
-        admin.incremental_alter_configs([resource])[resource].result()
         admin.delete_records([at])[at].result()
 
     def written(self, sink: str) -> list[tuple[tuple[int, int], str, bytes | None, bytes | None]]:
