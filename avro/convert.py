@@ -28,7 +28,7 @@ from rowkind.avro.decode import BOUNDED_TIMES, decode, text
 from rowkind.avro.defaults import default_bytes
 from rowkind.avro.encode import write
 from rowkind.avro.errors import ResolutionError
-from rowkind.avro.mismatch import refusal
+from rowkind.avro.mismatch import MOST_DIGITS, refusal
 from rowkind.avro.rows import RowBuilder
 from rowkind.avro.sent import big_decimal, sent
 from rowkind.avro.spelled import ValueProblem, is_spelled, scaled, spelled_alike
@@ -48,8 +48,6 @@ _PROMOTIONS = {
 }
 _VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
 _BITS = "io.debezium.data.Bits"
-_MOST_DIGITS = 38
-"""Of a decimal in SQL. Connect writes 64 where it does not know better, so that more say nothing about the values."""
 
 
 def check(source: Type, target: Type, path: str) -> None:
@@ -111,7 +109,7 @@ def _by_value(source: Type, target: Type) -> Callable[[Any], Any] | None:
         return lambda value: sent(target, value)
     if source.kind == "float":
         return lambda value: sent(target, Decimal(str(np.float32(value))))
-    if source.logical == "decimal" and source.precision > _MOST_DIGITS and source.scale <= target.scale:
+    if source.logical == "decimal" and source.precision > MOST_DIGITS and source.scale <= target.scale:
         return lambda value: sent(target, value)
     return None
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from rowkind.avro.ticks import UNITS, ticks
 from rowkind.avro.type import Type
 
-_MOST_DIGITS = 38
+MOST_DIGITS = 38
+"""Of a decimal in SQL. Connect writes 64 where it does not know better, so that more say nothing about the values."""
+
 _DECLARE = {
     "big-decimal": "DECIMAL(38,s) with as many digits after the point as the values have",
     "io.debezium.data.VariableScaleDecimal": "DECIMAL(38,s) with as many digits after the point as the values have",
@@ -77,8 +79,8 @@ def declare(source: Type) -> str:
     """What a column of these values may be declared as."""
     if (said := _DECLARE.get(source.says) or _DECLARE.get(source.name)) is not None:
         return said
-    if source.logical == "decimal" and source.precision > _MOST_DIGITS:
-        return f"DECIMAL({_MOST_DIGITS},{min(source.scale, _MOST_DIGITS)})"
+    if source.logical == "decimal" and source.precision > MOST_DIGITS:
+        return f"DECIMAL({MOST_DIGITS},{min(source.scale, MOST_DIGITS)})"
     if source.logical == "duration":
         return "BINARY, the 12 bytes as they are"
     if source.logical == "uuid":
@@ -94,7 +96,7 @@ def _wider(source: Type, target: Type) -> str:
     if source.kind == "string":
         return ": declare STRING to take it as it is"
     if source.logical == "decimal" or target.logical == "decimal":
-        return f": declare a DECIMAL with more digits, up to {_MOST_DIGITS}"
+        return f": declare a DECIMAL with more digits, up to {MOST_DIGITS}"
     if counts is not None and counts.of == "time":
         return ": declare BIGINT to take the number as it is, also below 0 and from 24 hours on"
     if counts is not None and counts.of == "timestamp" and spelled_out(target).endswith("(9)"):

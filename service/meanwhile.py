@@ -8,8 +8,13 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def meanwhile(do: Callable[[], object], every_seconds: float, name: str) -> Iterator[None]:
-    """Do it so often, in a thread of this name, until what is inside has ended; an error that it raises ends it."""
+def meanwhile(
+    do: Callable[[], object], every_seconds: float, name: str, last_seconds: float | None = None
+) -> Iterator[None]:
+    """Do it so often, in a thread of this name, until what is inside has ended; an error that it raises ends it.
+
+    At the end, a call that is in progress is waited for: for at most `last_seconds`, or until it returns if None.
+    """
     ended = threading.Event()
 
     def again() -> None:
@@ -22,4 +27,4 @@ def meanwhile(do: Callable[[], object], every_seconds: float, name: str) -> Iter
         yield
     finally:
         ended.set()
-        thread.join()
+        thread.join(last_seconds)

@@ -28,9 +28,10 @@ def failed(query: str, folder: str, error: StreamingQueryException) -> QueryFail
     """Why a query with this checkpoint ended, as far as Spark tells."""
     found = surfaced(error)
     if found is None:
-        if (raised := unforeseen(error)) is not None:
+        cause = _cause(error)
+        if (raised := unforeseen(cause)) is not None:
             return WorkerBugError(query, raised)
-        said = _cause(error).partition("\n")[0]
+        said = cause.partition("\n")[0]
         if _NO_SPACE in said:
             folders = f"the checkpoint {folder} or temporary files ({tempfile.gettempdir()})"
             return QueryFailedError(query, f"{_FULL_DISK}: make room where {folders} lie", None)

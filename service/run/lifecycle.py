@@ -86,7 +86,7 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
     with (
         tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
         LagWatch(monitor) as lags,
-        TopicWatch() as watch,
+        TopicWatch.begun() as watch,
         _tracing(job.name) as traces,
     ):
         connection = connect(job)
@@ -135,12 +135,17 @@ class Life:
     watch: TopicWatch
     supervisor: Supervisor
 
+    @property
+    def folder(self) -> str:
+        """Where the checkpoints of its queries are."""
+        return f"{self.checkpoint}/{self.job.name}"
+
     def live(self, spark: SparkSession, rebuild: Rebuild, *, moves: bool = False) -> None:
         """Start the queries in a session, and see that they run until they have stopped; or only move their state."""
         if "folder" in (self.job.registry or {}) and not is_local(spark.sparkContext.master):
             log.warning("schemas are read from a folder: every machine of the cluster must have it at this path")
         with self.monitor.waiting.on("checkpoint", f"the checkpoint {self.checkpoint}"):
-            there = whole(spark, f"{self.checkpoint}/{self.job.name}")
+            there = whole(spark, self.folder)
         if not there:
             raise SavepointError("the job was to begin with a savepoint, and got not all of it: give --from again")
         while True:
@@ -150,7 +155,7 @@ class Life:
                 if moves or not error.rebuilds:
                     raise
                 log.warning("query %s: %s; the state is rebuilt from the topics", error.query, error.cause)
-                Checkpoint(spark, f"{self.checkpoint}/{self.job.name}/{error.query}").delete()
+                Checkpoint(spark, f"{self.folder}/{error.query}").delete()
                 self.monitor.rebuilt(error.query, error.cause)
                 # What is gone of the topics is made again.
                 _topics(self.job, self.fresh, self.connection)
@@ -176,7 +181,7 @@ class _Queries:
         try:
             register(self.spark)
             with self._asking_checkpoint():
-                recorded = queries(self.spark, self._folder)
+                recorded = queries(self.spark, self.life.folder)
             moved = [name for name, each in recorded.items() if each.parallelism != self.life.job.parallelism]
             if rebuild == "nothing" and not moves and moved:
                 before = recorded[moved[0]].parallelism
@@ -234,12 +239,8 @@ class _Queries:
         kafka = self.life.connection.kafka
         return self.life.monitor.waiting.on("kafka", f"Kafka at {servers(kafka)}")
 
-    @property
-    def _folder(self) -> str:
-        return f"{self.life.checkpoint}/{self.life.job.name}"
-
     def _checkpoint(self, name: str) -> Checkpoint:
-        return Checkpoint(self.spark, f"{self._folder}/{name}")
+        return Checkpoint(self.spark, f"{self.life.folder}/{name}")
 
     def _filling(self, new: PlannedQueries, rebuild: Rebuild) -> set[str]:
         """Which of these queries, which have no checkpoint, find that their topics hold something."""

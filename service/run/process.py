@@ -69,21 +69,24 @@ def run(
         monitor.waiting.before = announce
         fresh = answered(plan, signals, patience(job))
         with beginning(job, fresh, monitor, signals) as life:
-            _in_sessions(life, master, rebuild, savepoint, announce, moves=moves)
+            _in_sessions(
+                life, signals, master=master, rebuild=rebuild, savepoint=savepoint, announce=announce, moves=moves
+            )
     log.info("stopped")
 
 
 def _in_sessions(
     life: Life,
+    signals: Signals,
+    *,
     master: str | None,
     rebuild: Rebuild,
     savepoint: str | None,
     announce: Callable[[], None],
-    *,
     moves: bool,
 ) -> None:
     """Let the job live in a session of Spark's, and in another one if that is lost."""
-    job, signals = life.job, life.supervisor.signals
+    job = life.job
     cluster = master is not None and not is_local(master)
     while True:
         spark = session(
@@ -94,8 +97,7 @@ def _in_sessions(
             budget=job.budget,
             code=job.python(),
         )
-        if isinstance(signals, Signals):
-            signals.listen()
+        signals.listen()
         try:
             with stopping(spark):
                 if cluster:

@@ -8,10 +8,9 @@ repaired by a rebuild of the query, which writes the difference between the topi
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -23,6 +22,7 @@ from rowkind.service.kafka.errors import ChangelogError
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.topic_record import TopicRecord, topic_records
 from rowkind.service.kafka.topics import progress_name
+from rowkind.service.meanwhile import meanwhile
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.cut_over import Amount
 from rowkind.service.run.errors import LostProgressError, LostResultError
@@ -173,26 +173,23 @@ class WrittenTopics:
 
 
 class TopicWatch:
-    """Looks at the topics of all queries that run, in a thread; used with `with`."""
+    """The topics of all queries that run, looked at every two seconds."""
 
     def __init__(self) -> None:
         self._watched: dict[str, WrittenTopics] = {}
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="topics", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(_LAST_SECONDS)
+    @classmethod
+    @contextmanager
+    def begun(cls) -> Iterator[Self]:
+        """A watch that looks in a thread until it is left."""
+        watch = cls()
+        with meanwhile(watch._look, _EVERY_SECONDS, "topics", _LAST_SECONDS):
+            yield watch
 
     def add(self, topics: WrittenTopics) -> None:
         """Look at these from the next time on, in the place of earlier ones of the query."""
         self._watched[topics.query] = topics
 
-    def _run(self) -> None:
-        while not self._ended.wait(_EVERY_SECONDS):
-            for topics in list(self._watched.values()):
-                topics.look()
+    def _look(self) -> None:
+        for topics in list(self._watched.values()):
+            topics.look()

@@ -169,14 +169,12 @@ _LOST = ("pyspark.", "py4j.", "EOFError", "OSError", "BrokenPipeError", "Connect
 """Beginnings of names of exceptions that a worker raises because Java, a socket or memory is gone."""
 
 
-def unforeseen(error: BaseException) -> str | None:
+def unforeseen(said: str) -> str | None:
     """What the code of this project raised in a worker that is none of its errors, and where; None if nothing.
 
-    That is a bug, and the same batch fails again. It is read from the last traceback in Spark's text.
+    That is a bug, and the same batch fails again. It is read from the last traceback in the text of Spark's error.
     """
-    while (before := getattr(error, "_cause", None)) is not None:
-        error = before
-    _, found, last = str(error).rpartition(_TRACEBACK)
+    _, found, last = said.rpartition(_TRACEBACK)
     lines = last.splitlines()
     raised = next((line for line in lines if line and not line[0].isspace()), "")
     places = _PLACE.findall("\n".join(lines[: lines.index(raised)] if raised else []))

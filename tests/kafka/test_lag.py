@@ -13,6 +13,7 @@ from rowkind.avro.registry import FolderRegistry
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka.lag import Lag, LagMeter
 from rowkind.service.source_table import Start
+from tests.clock import Clock
 from tests.kafka.tables import Topic, order, scan, settings
 
 pytestmark = pytest.mark.kafka
@@ -21,20 +22,10 @@ NOW = float(round(time.time()))
 """Brokers drop records of long ago."""
 
 
-class Clock:
-    """Stands still unless it is set."""
-
-    now = NOW
-
-    def __call__(self) -> float:
-        """The time that was set."""
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
     """A clock at NOW."""
-    return Clock()
+    return Clock(NOW)
 
 
 @pytest.fixture

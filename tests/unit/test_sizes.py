@@ -34,8 +34,8 @@ NO_SIZES = {
         operators.arrangement.segment.LAST_SEQ operators.match_calls._BIGINT
         operators.nearest.NOWHERE operators.rank._LARGEST_MARK operators.rank._ALL operators.rowtime.BEGINNING
         operators.rowtime.END operators.temporal_filter._EARLIEST operators.temporal_filter._LATEST
-        avro.decode._DAY_MS avro.decode._MOST_MS avro.connect_values._UNKNOWN_PRECISION avro.convert._MOST_DIGITS
-        avro.mismatch._MOST_DIGITS avro.sent._LEAST_MILLIS avro.sent._MOST_MILLIS avro.spelled._MOST_SCALE
+        avro.decode._DAY_MS avro.decode._MOST_MS avro.connect_values._UNKNOWN_PRECISION
+        avro.mismatch.MOST_DIGITS avro.sent._LEAST_MILLIS avro.sent._MOST_MILLIS avro.spelled._MOST_SCALE
         avro.logical._MOST_DIGITS avro.spelled._FIRST_DAY service.execute.kernels.texts._SHORT
         service.execute.kernels.texts._WHOLE avro.time_text._DAY avro.time_text._REPEAT_DAYS
         avro.time_text._REPEAT_YEARS avro.timestamp_text.FIRST_DATE avro.timestamp_text.FIRST_MOMENT

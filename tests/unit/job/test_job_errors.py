@@ -237,35 +237,6 @@ TYPES = (
             "1: the sinks 'other' and 'result' both write to topic 'result'",
         ),
         (
-            "sinks:\n",
-            "dead_letters: {topic: orders}\nsinks:\n",
-            (
-                "1: table 'orders' reads topic 'orders', which takes the dead letters: each would be read, and be a "
-                "dead letter again. Name another topic in `dead_letters`, or read the letters in another job"
-            ),
-        ),
-        (
-            "sinks:\n",
-            "dead_letters: {topic: result}\nsinks:\n",
-            (
-                "1: topic 'result' takes the dead letters and the result of sink 'result', and nobody could tell them "
-                "apart: name another topic in `dead_letters`"
-            ),
-        ),
-        (
-            "sinks:\n",
-            "sinks:\n  other: {topic: orders, mode: append, sql: SELECT 1}\n",
-            (
-                "1: table 'orders' reads topic 'orders', which sink 'other' writes: the job would read its own "
-                "results. Let both sinks read a view (`views`), or split the job in two"
-            ),
-        ),
-        (
-            "sinks:\n",
-            "sinks:\n  other: {topic: shop.main.progress, mode: append, sql: SELECT 1}\n",
-            "1: topic 'shop.main.progress' has the name of one that the job itself makes: name another topic",
-        ),
-        (
             "primary_key: [order_id]",
             "watermark: {delay: 5s}",
             (

@@ -9,22 +9,13 @@ import pytest
 from rowkind.avro.errors import RegistryUnreachableError
 from rowkind.service.run.signals import AskedToStop
 from rowkind.service.run.waiting import Waiting, answered
-
-
-class Clock:
-    """Stands still unless it is set."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        """The time that was set."""
-        return self.now
+from tests.clock import Clock
 
 
 @pytest.fixture
 def clock() -> Clock:
     """A clock of its own."""
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture

@@ -1,0 +1,48 @@
+"""A topic that a job would write for more than one reason, or read though it writes it itself, is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.job.test_job_errors import changed, refused
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "sinks:\n",
+            "dead_letters: {topic: orders}\nsinks:\n",
+            (
+                "1: table 'orders' reads topic 'orders', which takes the dead letters: each would be read, and be a "
+                "dead letter again. Name another topic in `dead_letters`, or read the letters in another job"
+            ),
+        ),
+        (
+            "sinks:\n",
+            "dead_letters: {topic: result}\nsinks:\n",
+            (
+                "1: topic 'result' takes the dead letters and the result of sink 'result', and nobody could tell them "
+                "apart: name another topic in `dead_letters`"
+            ),
+        ),
+        (
+            "sinks:\n",
+            "sinks:\n  other: {topic: orders, mode: append, sql: SELECT 1}\n",
+            (
+                "1: table 'orders' reads topic 'orders', which sink 'other' writes: the job would read its own "
+                "results. Let both sinks read a view (`views`), or split the job in two"
+            ),
+        ),
+        (
+            "sinks:\n",
+            "sinks:\n  other: {topic: shop.main.progress, mode: append, sql: SELECT 1}\n",
+            "1: topic 'shop.main.progress' has the name of one that the job itself makes: name another topic",
+        ),
+    ],
+)
+def test_a_topic_that_feeds_its_own_job_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    """The message names the topic, what uses it, and what to do."""
+    assert refused(tmp_path, changed(old, new)) == [problem]
