@@ -32,7 +32,7 @@ _NUMBERS = {TIMEOUT, "max.retries", "retries.wait.ms", "retries.max.wait.ms", "c
 
 
 Unanswered = Callable[[str, float | None, str], None]
-"""Told of a registry, by its address, that it has not answered for so many seconds, and why; None once it has."""
+"""Receives a registry's address, for how many seconds it has not answered, and why; None seconds once it answers."""
 
 listeners: list[Unanswered] = []
 """Who is told in this process, by the thread that waits, each second."""

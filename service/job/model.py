@@ -86,7 +86,7 @@ class Sink(Section):
     bears."""
 
     on_lost: OnLostResult = "fail"
-    """What becomes of the job when the topic has lost rows of the result: it was deleted, made anew, shortened by
+    """What becomes of the job when the topic has lost rows of the result: it was deleted, recreated, shortened by
     retention, or has other partitions than before. The job ends; or the query is rebuilt, and what is missing written;
     or it goes on, and the topic stays as it is."""
 
