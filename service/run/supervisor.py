@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from rowkind.errors import RowkindError
 from rowkind.service.execute.promises import Broken, told
 from rowkind.service.job.model import Job
-from rowkind.service.kafka.errors import MissingTopicError, RestartedTopicError
+from rowkind.service.kafka.errors import MissingTopicError, RestartedTopicError, UnfitTopicError
 from rowkind.service.kafka.unanswered import silence
 from rowkind.service.run.cut_over import CutOver
 from rowkind.service.run.errors import (
@@ -152,7 +152,8 @@ class Supervisor:
             self._retry(each)
         elif (error := each.query.exception()) is not None:
             failure: RunError = failed(each.name, each.checkpoint.folder, error)
-            if isinstance(failure, QueryFailedError) and failure.error is MissingTopicError:
+            if isinstance(failure, QueryFailedError) and failure.error in (MissingTopicError, UnfitTopicError):
+                # A task may find out before the watch has.
                 each.topics.look()
                 each.topics.look()
                 self._hold(each)
