@@ -168,6 +168,20 @@ def test_windows_come_in_order_when_they_are_final(tmp_path: Path) -> None:
     assert [row[1:] for row in shown(query, [], ended=True)] == [(9, 1)]
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_equal_rows_of_one_time_come_by_their_arrival(tmp_path: Path, size: int) -> None:
+    """Also where rows that look alike are made of different ones, and were made in one batch."""
+    on = "b.ts BETWEEN a.ts AND a.ts"
+    query = running(tmp_path, f"SELECT * FROM (SELECT a.ts, b.k FROM c AS a JOIN c AS b ON {on}) AS r ORDER BY ts")
+    lines: list[Line] = [
+        ("c", "+I", {"id": id_, "k": k, "ts": START.isoformat()}) for id_, k in enumerate((3, 2, 3, 1))
+    ]
+    for first in range(0, len(lines), size):
+        assert shown(query, lines[first : first + size]) == []
+    came = [k for _, k in shown(query, [], ended=True)]
+    assert came == [3, *(2, 2, 3), *(2, 3, 3, 3, 3), *(1, 1, 1, 1, 2, 3, 3)]
+
+
 @pytest.mark.parametrize(
     ("sql", "sink", "reason"),
     [

@@ -2,8 +2,8 @@
 
     SELECT k, FIRST(id), LAST(id) FROM t GROUP BY k          over an upsert table
 
-ROW_NUMBER, LIMIT, OVER, FIRST, LAST, `ORDER BY PROCTIME()`, `on_conflict` and ASOF JOIN go by the arrival of rows where
-nothing else decides. The rule:
+ROW_NUMBER, LIMIT, OVER, FIRST, LAST, `ORDER BY PROCTIME()`, the ORDER BY of a whole query, `on_conflict` and ASOF JOIN
+go by the arrival of rows where nothing else decides. The rule:
 
 - A row of a table arrives with the record that wrote it last: each `+I` and each `+U` is a new arrival, even if no
   value that the query reads has changed. A `-U`/`+U` pair therefore moves its row to the end.
@@ -95,6 +95,8 @@ def add_arrival_ids(query: Query) -> Query:
             case LogicalRank() if _numbers_rows(node) and not _decided(node.input.input, node.partition, node.order):
                 return replace(node, input=_side(node.input, expiring=expiring))
             case LogicalOver() if _picks(node) and not _decided(node.input.input, node.partition, node.order):
+                return replace(node, input=_side(node.input, expiring=expiring))
+            case LogicalTemporalFilter() if node.order and not _decided(node.input.input, (), node.order):
                 return replace(node, input=_side(node.input, expiring=expiring))
             case LogicalLookup(match=match) if match is not None and not match.versions:
                 return replace(node, right=_side(node.right, expiring=expiring))

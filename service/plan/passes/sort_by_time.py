@@ -13,7 +13,7 @@ from dataclasses import replace
 from rowkind.service.clocks import Closing
 from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalTemporalFilter
+from rowkind.service.plan.logical import LogicalProject, LogicalTemporalFilter
 from rowkind.service.plan.passes import hold_back
 from rowkind.service.plan.passes.close_inputs import passed, timed_tables
 from rowkind.service.plan.passes.hold_back import wants_final
@@ -70,7 +70,7 @@ def _sorted(node: LogicalTemporalFilter, query: Query) -> LogicalTemporalFilter:
         raise Refusal("rows of one time come in the order of arrival: leave PROCTIME() DESC out", node.at)
     return replace(
         node,
-        input=LogicalInput(below, closing=Closing(clock, begins, begins)),
+        input=replace(node.input, closing=Closing(clock, begins, begins)),
         clock=clock,
         begins=begins,
         most=hold_back.AT_ONCE,

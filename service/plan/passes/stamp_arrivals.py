@@ -56,5 +56,5 @@ def _stamped(node: _Ordered) -> _Ordered:
     time = "proctime"
     while time in columns(below):
         time += "_"
-    stamped = LogicalInput(LogicalStamp(LogicalInput(below), time, node.at))
+    stamped = replace(node.input, input=LogicalStamp(LogicalInput(below), time, node.at))
     return replace(node, input=stamped, order=(OrderColumn(time), first))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from rowkind.service.calc import ARRIVAL
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -209,6 +210,8 @@ def _with(node: LogicalNode, name: str, meaning: exp.Expr) -> tuple[LogicalNode,
     """The node with a column of this meaning, under this name where it has none yet, and what it is called."""
     known = {meant(each): own for own, each in likeness(node).columns.items()}
     match node:
+        case LogicalScan() if meant(meaning) == ARRIVAL:
+            return replace(node, numbered=True), node.name(ARRIVAL)
         case LogicalScan():
             own = known[meant(meaning)]
             used = [each for each in node.source.declared.names if each in node.used or node.name(each) == own]

@@ -93,6 +93,7 @@ def _anywhere(
         types=carried(side),
         key=tuple((resolved(name), below[name], True) for name in key),
         refreshes=refreshes(side, edge),
+        arrival=side.arrival,
     )
     below_, by = nodes.input(side, given), shown(map(resolved, key))
     where = partitioning(side.input) if node.partition is None else None
