@@ -55,7 +55,7 @@ class AccumulatorCall:
     """One call of an aggregate function.
 
     - `type`: of the result. BIGINT for COUNT; for SUM BIGINT, DOUBLE or a decimal of the argument's scale; for AVG
-      DOUBLE or a decimal; for the others the argument's type, or BOOLEAN. A SUM that does not fit its type is NULL.
+      DOUBLE or a decimal; for the others the argument's type, or BOOLEAN. What does not fit its type is NULL.
     - `argument`: the name of the argument among the spec's arguments, None for COUNT(*). COUNT(DISTINCT a, b) has one
       argument of the two packed into bytes, NULL where one of them is.
     - `argument_type`: its Arrow type: an integer, a float, decimal128, boolean, a date or time, text or bytes. SUM and
@@ -223,6 +223,11 @@ class Sums:
             limit = pa.scalar(Decimal(1).scaleb(digits), quotient.type)
             quotient = pc.if_else(pc.less(pc.abs(quotient), limit), quotient, None)
         return quotient.cast(self.call.type)
+
+
+def misfits(results: pa.Array, counts: Int64s) -> Mask:
+    """Which results of SUM or AVG, of so many values each, do not fit their type."""
+    return ~to_mask(results.is_valid()) & (counts > 0)
 
 
 @dataclass(frozen=True, slots=True)

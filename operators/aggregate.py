@@ -15,8 +15,9 @@ they differ. A group without rows goes, and leaves nothing; the one row of a glo
 Retractions of a group beyond the rows that it has are unmatched, the latest of them, and leave no trace. Whether a
 retraction is of a row that the group has is not known here: the input is exact.
 
-Integers and decimals are summed exactly and a sum that does not fit its type is NULL. Doubles are summed exactly too,
-and rounded once for the result: sums do not depend on the order of rows and come back to what they were when rows go.
+Integers and decimals are summed exactly. Where a sum does not fit its type, it is NULL, or the group's row fails and
+comes back in `failed`, as does its retraction later. Doubles are summed exactly too, and rounded once for the result:
+sums do not depend on the order of rows and come back to what they were when rows go.
 
 Expiry. A group is forgotten as a whole when it has not been written for the TTL: its row stays in the output, as in
 Flink, which passes over retractions of a group that it has forgotten: here they are unmatched or, where it has begun
@@ -122,6 +123,7 @@ class Aggregate:
             none,
             sum((one.state for one in finished), StateSize()),
             sum(one.merged_rows for one in finished),
+            failed=written.failed,
         )
 
     def _beside(self, name: str, stores: Mapping[str, BlobStore], now: int) -> Arrangement:

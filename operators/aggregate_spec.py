@@ -41,6 +41,7 @@ class AggregateSpec:
     - `until`: when groups may be let go of, by their group columns, packed; None where they have no time of their own.
     - `ends`: the same, by their rows as they are emitted, where it is these that tell.
     - `refreshes`: whether somebody further down has a TTL.
+    - `fallible`: the numbers of calls of SUM and AVG whose results fail a row where they do not fit their types.
     - `is_global`: there is no GROUP BY. The row is then emitted in the first batch, with or without changes: an empty
       block sent to the shard of the empty key is enough, and the plan has the scan send one with its first batch.
 
@@ -57,6 +58,7 @@ class AggregateSpec:
     until: RowTime | None = None
     ends: RowTime | None = None
     refreshes: bool = False
+    fallible: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         assert not (self.is_global and self.ttl_ms), "the row of a global aggregate cannot expire"

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.accumulators import AccumulatorColumn
+from rowkind.operators.accumulators import AccumulatorColumn, misfits
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import GroupKeys
 from rowkind.operators.arrangement.arrangement import Arrangement, places
@@ -116,9 +116,13 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class EmittedGroups:
-    """What is emitted, and the rows of all groups that are written: `old` that go, `new` that come."""
+    """What is emitted, and the rows of all groups that are written: `old` that go, `new` that come.
+
+    `failed` is what would be emitted if its results fitted their types.
+    """
 
     rows: Rows
+    failed: Rows
     old: pa.BinaryArray
     new: pa.BinaryArray
 
@@ -163,18 +167,21 @@ class After:
         """The rows that go and come, where they differ; where they do not, and it matters, refreshes."""
         groups, come = self.groups, self.come
         at, replaced, replacing = groups.at[self.gone], self.replaced, groups.at[come] >= 0
-        old, new = _results(spec, groups.parts, at), _results(spec, self.parts, come)
+        (old, failed_old), (new, failed_new) = _results(spec, groups.parts, at), _results(spec, self.parts, come)
         differ = ~equal_bytes(old.filter(pa.array(replaced)), new.filter(pa.array(replacing)))
+        # A sum of no values is NULL, too.
+        differ |= failed_old[replaced] != failed_new[replacing]
         differs_old, differs_new = np.ones(len(at), np.bool_), np.ones(len(come), np.bool_)
         differs_old[replaced], differs_new[replacing] = differ, differ
         old, new = _join(groups.packed.take(pa.array(at)), old), _join(self.packed, new)
         goes = Rows(np.full(len(at), RowKind.DELETE, np.int8), groups.stored.seq[at], old)
         comes = Rows(np.full(len(come), RowKind.INSERT, np.int8), self.seq, new)
-        changed = [goes.filter(differs_old), comes.filter(differs_new)]
+        changed = [goes.filter(differs_old & ~failed_old), comes.filter(differs_new & ~failed_new)]
+        failed = [goes.filter(differs_old & failed_old), comes.filter(differs_new & failed_new)]
         if spec.refreshes:
-            same = comes.filter(~differs_new)
+            same = comes.filter(~differs_new & ~failed_new)
             changed.append(replace(same, kind=np.full(len(same), RowKind.REFRESH, np.int8)))
-        return EmittedGroups(Rows.concat(changed), old, new)
+        return EmittedGroups(Rows.concat(changed), Rows.concat(failed), old, new)
 
     def entries(self, spec: AggregateSpec, now: int) -> Entries:
         """What is to be stored: the rows of groups that have one, and that the others have none."""
@@ -220,13 +227,19 @@ def _packed(spec: AggregateSpec, lifted: Lifted, groups: GroupState, come: Indic
     return concat_binary([groups.packed, lifted.groups(spec, element[new])]).take(pa.array(where))
 
 
-def _results(spec: AggregateSpec, parts: list[AccumulatorColumn], groups: Indices) -> pa.BinaryArray:
-    """The packed results of the calls for some of the groups that these parts are of."""
+def _results(spec: AggregateSpec, parts: list[AccumulatorColumn], groups: Indices) -> tuple[pa.BinaryArray, Mask]:
+    """The packed results of the calls for some of the groups that these parts are of, and which of them fail."""
+    failed = np.zeros(len(groups), np.bool_)
     if not spec.calls or len(groups) == 0:
-        return constant(b"", len(groups))
+        return constant(b"", len(groups)), failed
     at = pa.array(groups)
     pairs = zip(spec.accumulators[1:], parts[1:], strict=True)
-    return spec.result([accumulator.finish(part).take(at) for accumulator, part in pairs])
+    results = [accumulator.finish(part).take(at) for accumulator, part in pairs]
+    for call in spec.fallible:
+        if results[call].null_count:
+            counts, _ = parts[1 + call]
+            failed |= misfits(results[call], counts[groups])
+    return spec.result(results), failed
 
 
 def _join(packed: pa.BinaryArray, results: pa.BinaryArray) -> pa.BinaryArray:

@@ -40,8 +40,8 @@ class Navigation:
 class MatchAggregate:
     """An aggregate of a column of the rows of variables; `column` None for COUNT(*).
 
-    `decimal` is the precision and scale of the result where it is one. As everywhere, a SUM that does not fit its type
-    is NULL. Doubles are added in the order of the rows.
+    `decimal` is the precision and scale of the result where it is one. What does not fit its type is NULL. Doubles are
+    added in the order of the rows.
     """
 
     function: MatchFunction

@@ -49,12 +49,18 @@ class MatchedRows:
             case Navigation():
                 return self._navigated(call, own)
             case MatchAggregate():
-                return self._aggregated(call, own, values)
+                return [call.result(each) for each in self._so_far(call, own, values)]
             case Classifier():
                 return [call.names[variable] for variable in self.variable[own].tolist()]
             case MatchNumber():
                 numbers: Indices = self.number[self.match[own]]
                 return numbers
+
+    def misfits(self, call: MatchAggregate, places: Indices, values: Callable[[str], Sequence[Any]]) -> Mask:
+        """At which of these places an aggregate does not fit its type."""
+        own = self.last[self.match[places]] if call.final else places
+        so_far = self._so_far(call, own, values)
+        return np.array([each is not None and call.result(each) is None for each in so_far], np.bool_)
 
     def _of(self, variables: tuple[int, ...]) -> Mask:
         return np.isin(self.variable, variables) if variables else np.ones(len(self.row), np.bool_)
@@ -71,7 +77,8 @@ class MatchedRows:
         found[there] = rows[at[there]]
         return found
 
-    def _aggregated(self, call: MatchAggregate, places: Indices, values: Callable[[str], Sequence[Any]]) -> list[Any]:
+    def _so_far(self, call: MatchAggregate, places: Indices, values: Callable[[str], Sequence[Any]]) -> list[Any]:
+        """What an aggregate knows of the match up to each of these places."""
         column = None if call.column is None else values(call.column)
         wanted = dict.fromkeys(places.tolist())
         counts, begins = self._of(call.variables).tolist(), set(self.first.tolist())
@@ -83,5 +90,5 @@ class MatchedRows:
             if counts[place]:
                 so_far = call.add(so_far, True if column is None else column[row])
             if place in wanted:
-                found[place] = call.result(so_far)
+                found[place] = so_far
         return [found[place] for place in places.tolist()]

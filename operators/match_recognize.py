@@ -45,7 +45,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, Uint64s, constant
 from rowkind.operators.columns.grouping import distinct, group
 from rowkind.operators.errors import RowFailed
-from rowkind.operators.match_calls import MatchCall
+from rowkind.operators.match_calls import MatchAggregate, MatchCall
 from rowkind.operators.match_output import CallColumn, MatchedRows
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
@@ -74,6 +74,7 @@ class MatchSpec:
     - `times`: of packed rows, in microseconds on the scale of watermarks; never NULL. `read` makes them readable.
     - `calls`: what comes out behind the row's columns. `all_rows`: all rows of each match come out, and not one.
     - `numbered`: matches have numbers.
+    - `fallible`: the numbers of calls that fail a row where they do not fit their types.
     - `most`: about how many rows that are due are searched at a time; all that have one time, in ms, are.
     """
 
@@ -83,6 +84,7 @@ class MatchSpec:
     calls: tuple[MatchCall, ...]
     all_rows: bool = False
     numbered: bool = False
+    fallible: tuple[int, ...] = ()
     most: int = field(default_factory=lambda: _AT_ONCE)
 
 
@@ -113,13 +115,14 @@ class MatchRecognize:
         due = Entries.concat([due, come.filter(there)])
         kept = _Held.of(begun, None if now >= END else due.hash)
         numbered = None if numbers is None else _Held.of(numbers, np.concatenate([kept.entries.hash, due.hash]))
-        found = []
+        found, failed = [], []
         while True:
             part, due, passed = _stage(due, self.spec.most, now)
             partitions = _Partitions.of(kept.entries, part, everything=passed >= END)
             if len(partitions.entries):
-                rows, ends = self._search(partitions, kept, numbered, passed)
+                (rows, failing), ends = self._search(partitions, kept, numbered, passed)
                 found.append(rows)
+                failed.append(failing)
                 again = ends.place <= reached
                 waiting.append(ends.filter(~again))
                 due = Entries.concat([due, ends.filter(again)])
@@ -136,9 +139,12 @@ class MatchRecognize:
             sum((each.state for each in states), StateSize()),
             sum(each.merged_rows for each in states),
             due=None if next_ is None else time_at(next_),
+            failed=Rows.concat(failed),
         )
 
-    def _search(self, partitions: _Partitions, kept: _Held, numbered: _Held | None, now: int) -> tuple[Rows, Entries]:
+    def _search(
+        self, partitions: _Partitions, kept: _Held, numbered: _Held | None, now: int
+    ) -> tuple[tuple[Rows, Rows], Entries]:
         """What comes out when the watermark is at `now`, and when the time is over of the matches that have begun."""
         entries, position = partitions.entries, partitions.position
         times, readable = self.spec.times(entries.payload), self.spec.read(entries.payload)
@@ -169,10 +175,11 @@ class MatchRecognize:
         found: Sequence[Searched],
         readable: ReadableRows,
         numbered: _Held | None,
-    ) -> Rows:
+    ) -> tuple[Rows, Rows]:
+        """What comes out, and what would if what measures come to fitted their types."""
         counts = np.array([len(each.matches) for each in found], np.int64)
         if not counts.any():
-            return Rows.empty()
+            return Rows.empty(), Rows.empty()
         number = np.zeros(counts.sum(), np.int64)
         if numbered is not None:
             number = _numbered(numbered, partitions, counts)
@@ -180,7 +187,15 @@ class MatchRecognize:
         at = np.arange(len(matched.row)) if self.spec.all_rows else matched.last
         rows = matched.row[at]
         payload = readable.packed(rows, [matched.call(call, at, readable.values) for call in self.spec.calls])
-        return net_rows(payload, partitions.entries.seq[rows], np.ones(len(rows), np.int64))
+        failed, seq = np.zeros(len(rows), np.bool_), partitions.entries.seq[rows]
+        for call in (self.spec.calls[number] for number in self.spec.fallible):
+            assert isinstance(call, MatchAggregate), "only a sum may not fit"
+            failed |= matched.misfits(call, at, readable.values)
+        ways = (
+            net_rows(payload.filter(pa.array(part)), seq[part], np.ones(int(part.sum()), np.int64))
+            for part in (~failed, failed)
+        )
+        return next(ways), next(ways)
 
     def _entries(self, changes: Changes, now: int) -> Entries:
         """Rows that come, at their times. What is behind the order of a row tells it from all others."""

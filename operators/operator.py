@@ -42,6 +42,7 @@ class Output:
     `merged_rows` is how many rows of state were read to be merged. `expired` is how many retractions found no row in an
     input with a TTL and were taken for those of rows that had expired. `repeated` are insertions that found a row with
     their unique key in an input that should replace none: the key is not unique, or an update lacks its -U.
+    `failed` are changes that would be among `rows`, but for a result that does not fit its type, which is NULL here.
     `due` is a time, by the operator's own clock, before which nothing happens without changes; None where nothing will.
     """
 
@@ -52,6 +53,7 @@ class Output:
     expired: int = 0
     repeated: Changes = field(default_factory=Changes.empty)
     due: int | None = None
+    failed: Rows = field(default_factory=Rows.empty)
 
 
 class Operator(Protocol):

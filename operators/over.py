@@ -47,7 +47,7 @@ from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.ordered_rows import OrderedRows
 from rowkind.operators.over_frame import Stretches
-from rowkind.operators.over_function import computed
+from rowkind.operators.over_function import Summed, computed
 from rowkind.operators.over_given import CallArguments, Given, OverCall, Seeds
 from rowkind.operators.over_scale import LEAST, WHOLE, Scale
 from rowkind.operators.over_spans import Spans, SpansRead
@@ -55,6 +55,8 @@ from rowkind.operators.rowtime import RowTime
 from rowkind.operators.touched_keys import TouchedKeys
 
 _SPARE = 2
+_FAILED = 1
+"""The mark of a row with its results that is not emitted: one of them does not fit its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class OverSpec:
     - `refreshes`: whether somebody further down has a TTL.
     - `ahead`: of rows that come in the order of their partitions, those of one value in one batch, and never go, how
       far behind a row's value its results may change, in units of `values`. None where rows come in any order.
+    - `fallible`: the numbers of calls of SUM and AVG whose results fail a row where they do not fit their types.
     """
 
     calls: tuple[OverCall, ...]
@@ -85,6 +88,7 @@ class OverSpec:
     refreshes: bool = False
     ahead: int | None = None
     scale: Scale = WHOLE
+    fallible: tuple[int, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -165,16 +169,23 @@ class Over:
         finished = [each.finish() for each in kept.values()]
         entries = Entries.concat([steps.before, steps.after])
         payload, result = unpack(spec.kinds, entries.payload)[:2]
-        return Output(
+        payload = pc.binary_join_element_wise(payload, result, b"")
+        weight, failed = np.repeat([-1, 1], [len(steps.before), len(steps.after)]), entries.mark == _FAILED
+        rows, failing = (
             net_rows(
-                pc.binary_join_element_wise(payload, result, b""),
-                entries.seq,
-                np.repeat([-1, 1], [len(steps.before), len(steps.after)]),
+                payload.filter(pa.array(part)),
+                entries.seq[part],
+                weight[part],
                 np.empty(0, np.int64) if spec.refreshes else None,
-            ),
+            )
+            for part in (~failed, failed)
+        )
+        return Output(
+            rows,
             changes.take(unmatched) if spec.counts_unmatched else Changes.empty(),
             sum((each.state for each in finished), StateSize()),
             sum(each.merged_rows for each in finished),
+            failed=failing,
         )
 
     def _steps(self, results: Arrangement, keys: TouchedKeys, gone: Entries, come: Entries) -> _Steps:
@@ -223,27 +234,33 @@ class Over:
         arguments = spec.arguments(line.payload.take(pa.array(now)))
         outputs: list[pa.Array] = []
         columns: list[Column] = []
-        for call in spec.calls:
+        failed = np.zeros(len(now), np.bool_)
+        for number, call in enumerate(spec.calls):
             made = computed(call)
             goes_on = call.running and not call.looks_back
             stretches, seeds = of_last if goes_on else of_first
             begin, stop, wants = stretches.frame(call.frame)
             unsure.append(own[now][asked & wants])
             mine = read[goes_on][len(columns) : len(columns) + len(made.kinds)]
-            output, carries = made.over(Given(stretches, begin, stop, arguments, Seeds(seeds, mine)))
+            given = Given(stretches, begin, stop, arguments, Seeds(seeds, mine))
+            output, carries = made.over(given)
             outputs.append(output)
+            if number in spec.fallible and isinstance(made, Summed):
+                failed |= made.misfits(given, output)
             columns += carries
         payload = pack([line.payload.take(pa.array(now)), spec.packed(outputs), *columns])
         was = line.was[now]
         same = np.zeros(len(now), np.bool_)
         stays = np.flatnonzero(was)
+        mark = np.where(failed, _FAILED, 0).astype(np.int8)
         same[stays] = equal_bytes(payload.take(pa.array(stays)), line.stored.take(pa.array(now[stays])))
+        same &= mark == line.entries.mark[now]
         anew = asked & ~same
         old = np.flatnonzero(line.was & ~line.now)
         old = np.concatenate([old, now[anew & was]])
         new = np.flatnonzero(anew)
         before = replace(line.entries.take(old), payload=line.stored.take(pa.array(old)))
-        after = replace(line.entries.take(now[new]), payload=payload.take(pa.array(new)))
+        after = replace(line.entries.take(now[new]), payload=payload.take(pa.array(new)), mark=mark[new])
         if spec.ahead is None:
             return _Steps(before, after, after, Entries.empty()), np.concatenate(unsure)
         seen = self._seen(rows, spec.ahead)

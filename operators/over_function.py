@@ -19,16 +19,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.accumulators import AccumulatorCall, Counts, Extremes, Sums
+from rowkind.operators.accumulators import AccumulatorCall, Counts, Extremes, Sums, misfits
 from rowkind.operators.aggregate_function import GREATEST
 from rowkind.operators.columns import value_bytes
-from rowkind.operators.columns.changes import Indices, Int64s
+from rowkind.operators.columns.changes import Indices, Int64s, Mask
 from rowkind.operators.columns.exact_doubles import ExactDoubles
 from rowkind.operators.columns.exact_numbers import ExactNumbers
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
 from rowkind.operators.over_given import Computed, Given, OverCall, replaced, totals_of
 from rowkind.operators.over_picks import LagPick, LastPick, NeighbourPick, NthPick
+
+_Sum = tuple[Int64s, ExactNumbers, Int64s]
+"""How many values, their exact sum, and of doubles how many are NaN and infinite."""
 
 
 def computed(call: OverCall) -> Computed:
@@ -37,7 +40,7 @@ def computed(call: OverCall) -> Computed:
         case "count" | "bool_and" | "bool_or":
             return _Counted(call)
         case "sum" | "avg":
-            return _Summed(call)
+            return Summed(call)
         case "min" | "max":
             return _Extreme(call)
         case "lag" if call.skips:
@@ -81,13 +84,14 @@ class _Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Summed:
-    """Of doubles NaN and the two infinities are counted apart."""
+class Summed:
+    """SUM and AVG. Of doubles NaN and the two infinities are counted apart."""
 
     call: OverCall
 
     @property
     def kinds(self) -> str:
+        """Of what is carried: the count, the number, and of doubles those that are not finite."""
         return ("nbnnn" if self._doubles else "nb") if self.call.running else ""
 
     @property
@@ -95,6 +99,25 @@ class _Summed:
         return bool(pa.types.is_floating(_aggregate(self.call).argument_type))
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
+        """The results, and what is carried."""
+        (count, sums, specials), carried = self._sums(given)
+        doubles = self._doubles
+        finish = Sums(_aggregate(self.call)).finish
+        result = finish((count, ExactDoubles.of_digits(sums, specials) if doubles else sums))
+        if not self.call.running:
+            return result, []
+        count, sums, specials = carried
+        return result, [count, sums.to_bytes(), *(specials.T.copy() if doubles else ())]
+
+    def misfits(self, given: Given, output: pa.Array) -> Mask:
+        """Which of these results do not fit their type."""
+        if not output.null_count:
+            return np.zeros(len(output), np.bool_)
+        (count, _, _), _ = self._sums(given)
+        return misfits(output, count)
+
+    def _sums(self, given: Given) -> tuple[_Sum, _Sum]:
+        """The sum over the frame of each row, and from the beginning up to it."""
         call = _aggregate(self.call)
         values, counted = given.counted(call)
         assert values is not None, "sums have an argument"
@@ -113,16 +136,11 @@ class _Summed:
                 odd[given.seeds.rows] = np.stack(given.seeds.columns[2:], axis=1)
         totals = [totals_of(each) for each in (count, numbers.digits, odd)]
 
-        def between(begin: Indices, end: Indices) -> tuple[Int64s, ExactNumbers, Int64s]:
+        def between(begin: Indices, end: Indices) -> _Sum:
             counts, digits, specials = (each[end] - each[begin] for each in totals)
             return counts, ExactNumbers(numbers.low, digits), specials
 
-        counts, sums, specials = between(given.first, given.stop)
-        result = Sums(call).finish((counts, ExactDoubles.of_digits(sums, specials) if self._doubles else sums))
-        if not self.call.running:
-            return result, []
-        counts, sums, specials = between(*given.so_far)
-        return result, [counts, sums.to_bytes(), *(specials.T.copy() if self._doubles else ())]
+        return between(given.first, given.stop), between(*given.so_far)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class AggregateCall:
 
     `order` is that of gathered values and `constants` their separator or fractions. `grows` says that an extreme is
     never taken back without a better one. The second `stage` adds up what the first one has over arguments of `types`.
+    It `tries`: a result that does not fit its type is NULL.
     """
 
     name: str = field(metadata=ASIDE)
@@ -40,6 +41,13 @@ class AggregateCall:
     grows: bool = False
     stage: Stage = "whole"
     types: tuple[Type, ...] = ()
+    tries: bool = False
+
+    @property
+    def fallible(self) -> bool:
+        """Whether a row fails whose result does not fit its type."""
+        exact = self.function in ("sum", "avg") and self.type.kind != "double"
+        return exact and self.stage in ("whole", "second") and not self.tries
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Type
 from rowkind.operators.field_roles import ASIDE, COLUMN
-from rowkind.operators.match_calls import MatchCall
+from rowkind.operators.match_calls import MatchAggregate, MatchCall
 from rowkind.operators.row_pattern import Program, Skip
 from rowkind.service.expression import Expression
 
@@ -36,6 +36,12 @@ class CalledColumn:
     call: MatchCall
     type: Type
     text: str = field(metadata=ASIDE)
+
+    @property
+    def fallible(self) -> bool:
+        """Whether a row fails whose result does not fit its type."""
+        exact = isinstance(self.call, MatchAggregate) and self.call.function in ("sum", "avg")
+        return exact and self.type.kind != "double"
 
 
 @dataclass(frozen=True)

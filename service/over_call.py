@@ -15,7 +15,8 @@ class WindowCall:
 
     `arguments` are empty for COUNT(*) and numbers, and a second one is the default of LAG and LEAD. A row counts where
     the column `filter` is true. `nth` is the number of the row in the frame that NTH_VALUE takes, or NTILE's. `skips`:
-    rows without a value are passed over; LAG goes `nth` of the others back then.
+    rows without a value are passed over; LAG goes `nth` of the others back then. It `tries`: a result that does not
+    fit its type is NULL.
     """
 
     name: str = field(metadata=ASIDE)
@@ -27,6 +28,12 @@ class WindowCall:
     nth: int
     text: str = field(metadata=ASIDE)
     skips: bool = False
+    tries: bool = False
+
+    @property
+    def fallible(self) -> bool:
+        """Whether a row fails whose result does not fit its type."""
+        return self.function in ("sum", "avg") and self.type.kind != "double" and not self.tries
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Mask, Rows
 from rowkind.operators.errors import RowFailed
-from rowkind.service.calc import Calc
+from rowkind.service.calc import Calc, OnError
 from rowkind.service.execute import calc
 from rowkind.service.execute.expressions import ExpressionError, failing
 
@@ -74,15 +75,31 @@ def run(of: Calc, rows: Rows, failure: OnFailure) -> Changes:
     return calc.run(of, rows, without)
 
 
+def misfits(failed: Rows, reason: str, on_error: OnError, failure: OnFailure) -> None:
+    """Tell of rows that an operator did not emit, since a result does not fit its type; where none may fail, raise.
+
+    Raises ExpressionError with the place of the first one that comes.
+    """
+    if not len(failed):
+        return
+    for row in failed.filter(failed.kind == RowKind.INSERT).seq.tolist() if on_error == "fail" else ():
+        _refuse(reason, ArrivalNumber.of(row), failure)
+    failure.tell(LeftOut(failed, (reason,) * len(failed)))
+
+
+def _refuse(reason: str, place: ArrivalNumber, failure: OnFailure) -> None:
+    if f"{failure.of}:{place.partition}:{place.offset}" not in failure.excused:
+        raise ExpressionError(
+            f"{failure.of}: {reason}, on the row that came with {failure.place(place)}. Mend the query, or "
+            f"say `on_error: dead_letter` or `on_error: null` in the job{failure.skip.format(place, failure.of)}."
+        )
+
+
 def _failing(of: Calc, rows: Rows, failure: OnFailure) -> tuple[Mask, tuple[str, ...]]:
     without, reasons = np.zeros(len(rows), np.bool_), []
     for row, reason in failing(np.arange(len(rows)), lambda at: calc.run(of, rows.take(at))):
-        place = ArrivalNumber.of(int(rows.seq[row]))
-        if of.on_error == "fail" and f"{failure.of}:{place.partition}:{place.offset}" not in failure.excused:
-            raise ExpressionError(
-                f"{failure.of}: {reason}, on the row that came with {failure.place(place)}. Mend the query, or "
-                f"say `on_error: dead_letter` or `on_error: null` in the job{failure.skip.format(place, failure.of)}."
-            )
+        if of.on_error == "fail":
+            _refuse(reason, ArrivalNumber.of(int(rows.seq[row])), failure)
         without[row] = True
         reasons.append(reason)
     return without, tuple(reasons)

@@ -22,6 +22,7 @@ from rowkind.operators.pattern_search import FAILED, FALSE, TRUE, PatternSpec
 from rowkind.service.calc import OnError
 from rowkind.service.execute.column_times import MicrosOf
 from rowkind.service.execute.expressions import ADVICE, ExpressionError, evaluate, failing, truth
+from rowkind.service.execute.fallible import fallible_calls
 from rowkind.service.execute.values import read
 from rowkind.service.matching import CalledColumn, Matching
 from rowkind.service.physical import PhysicalMatch
@@ -47,6 +48,7 @@ def match_spec(node: PhysicalMatch) -> MatchSpec:
         calls,
         sought.all_rows,
         numbered=any(isinstance(call, MatchNumber) for call in calls),
+        fallible=fallible_calls(matching.calls, node.calc),
     )
 
 

@@ -16,6 +16,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, constant
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Operator
+from rowkind.service.calc import OnError
 from rowkind.service.clocks import Clock
 from rowkind.service.execute.delete_times import DeleteTimes
 from rowkind.service.execute.failures import LeftOut
@@ -53,6 +54,7 @@ class Member:
     - `always_runs`: the shard in which it has something to emit also where there are no changes.
     - `clock`: the time that it goes by where its rows have times of their own. `waits`: it has something to do when
       time has passed, without changes. `lateness`: says which changes are late. `delete_times`: gives deletes a time.
+    - `on_error`: what becomes of rows that fail in it, and `misfit` what is wrong with them.
     - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails; `tell`:
       of late changes, where somebody wants to have them.
     """
@@ -74,6 +76,8 @@ class Member:
     lateness: Lateness | None = None
     delete_times: DeleteTimes | None = None
     tell: Tell | None = None
+    on_error: OnError = "fail"
+    misfit: str = ""
     reads: Mapping[str, str] = field(default_factory=dict)
 
     def moment(self, time: Passing) -> int:

@@ -29,6 +29,7 @@ from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition, run
 from rowkind.service.execute.column_times import TimeOf, near_of, until
+from rowkind.service.execute.fallible import fallible_calls
 from rowkind.service.execute.lookups import as_of, by_arrival
 from rowkind.service.execute.matched_rows import match_spec
 from rowkind.service.execute.over import ColumnsOf, Measured, PackedResults, over_call
@@ -45,7 +46,10 @@ def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Ope
         case physical.PhysicalJoin():
             return _join(node, refreshes)
         case physical.PhysicalAggregate():
-            return Aggregate(replace(spec_of(node.aggregation), refreshes=refreshes))
+            spec = spec_of(node.aggregation)
+            return Aggregate(
+                replace(spec, refreshes=refreshes, fallible=fallible_calls(node.aggregation.calls, node.calc))
+            )
         case physical.PhysicalRank():
             return _rank(node, refreshes)
         case physical.PhysicalSession():
@@ -182,6 +186,7 @@ def _over(node: physical.PhysicalOver, refreshes: bool) -> Operator:
             refreshes=refreshes,
             ahead=node.ahead,
             scale=Scale(node.measure is not None and pa.types.is_floating(row.type(node.measure.column).arrow)),
+            fallible=fallible_calls(node.calls, node.calc),
         )
     )
 

@@ -32,7 +32,8 @@ class LogicalCall:
     what else is written out: a separator, or the numbers of a percentile.
 
     `grows` says that the extreme is never taken back without a better one. Of a call in two steps the `stage` says
-    which one this is, and `types` in the second one what the arguments of the first were.
+    which one this is, and `types` in the second one what the arguments of the first were. It `tries`: a result that
+    does not fit its type is NULL.
     """
 
     function: AggregateFunction | PythonFunction
@@ -46,6 +47,7 @@ class LogicalCall:
     grows: bool = False
     stage: Stage = "whole"
     types: tuple[Type, ...] = ()
+    tries: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -66,6 +68,7 @@ class LogicalOverCall:
     filter: str | None = None
     nth: int = 1
     skips: bool = False
+    tries: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ below the state and anything above the last operator may change freely only if n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from rowkind.operators.match_calls import Classifier, MatchNumber
@@ -16,6 +17,7 @@ from rowkind.service.clocks import Closing, ColumnTime, Ending
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.keys import Key, SubKeyPart
 from rowkind.service.matching import CalledColumn
+from rowkind.service.over_call import WindowCall
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
@@ -97,6 +99,7 @@ def _own(
                 "group": _columns(node.aggregation.group),
                 "calls": "; ".join(map(_call, node.aggregation.calls)) or "none",
                 "state": "values that may be taken back" if node.aggregation.retracts else "sums only",
+                **_on_error(node.aggregation.calls, node.calc),
                 **_closing(node.aggregation.closing),
                 **_ending(node.aggregation.ending),
             }
@@ -122,7 +125,8 @@ def _own(
                 for call in node.calls
             )
             tail = {"keeps": "what later rows see" + " by their times" * node.passes} if node.ahead is not None else {}
-            return {"calls": calls, "order": _columns(node.order), "state": _input(node.state), **tail}
+            own = {"calls": calls, "order": _columns(node.order), "state": _input(node.state), **tail}
+            return own | _on_error(node.calls, node.calc)
         case PhysicalLookup():
             match = node.match
             kept = ", what is met as a list" * (node.left.traits.mode != "append" or node.calc.refreshes)
@@ -236,12 +240,18 @@ def _order(order: SubKeyPart) -> str:
     return order.expression.text + ("" if plain else how)
 
 
+def _on_error(calls: Sequence[AggregateCall | WindowCall], calc: Calc) -> Fingerprint:
+    """What becomes of rows that fail, where results of these calls make rows fail."""
+    fallible = any(call.fallible for call in calls)
+    return {"on_error": calc.on_error} if fallible and calc.on_error != "fail" else {}
+
+
 def _call(call: AggregateCall) -> str:
     arguments = f"{'DISTINCT ' if call.distinct else ''}{', '.join(call.arguments) or '*'}"
     where = f" FILTER ({call.filter})" if call.filter else ""
     order = [f"{o.column}{' DESC' * o.descending} NULLS {'FIRST' if o.nulls_first else 'LAST'}" for o in call.order]
     by = f" ORDER BY {', '.join(order)}" if order else ""
-    more = [*map(repr, call.constants), *(["only grows"] if call.grows else [])]
+    more = [*map(repr, call.constants), *(["only grows"] if call.grows else []), *(["tries"] if call.tries else [])]
     more += [f"{call.stage} step"] if call.stage != "whole" else []
     how = f" ({', '.join(more)})" if more else ""
     return f"{called(call.function)}({arguments}{by}){where}{how} AS {call.name} {call.type.sql}"

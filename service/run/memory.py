@@ -22,7 +22,8 @@ from rowkind.operators.errors import RowFailed
 from rowkind.operators.operator import Operator
 from rowkind.operators.rowtime import END
 from rowkind.service.execute.delete_times import DeleteTimes, with_delete_times
-from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
+from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator, misfits
+from rowkind.service.execute.fallible import misfit
 from rowkind.service.execute.lateness import Lateness, may_be_late
 from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.promises import Broken, broken
@@ -92,7 +93,7 @@ class MemoryEngine:
         )
         for table in self.graph.scans:
             own = with_delete_times(table, pruned(table.scan, rows), {})
-            self._send(table.exits, own, inbox, of_table(table))
+            self._send(table.exits, own, inbox, self._told(of_table(table)))
         for place, each in enumerate(self.graph.operators):
             changes = Changes.concat(inbox[place])
             if not len(changes) and not always_runs(each.node) and not waits(each.node):
@@ -115,7 +116,9 @@ class MemoryEngine:
                 self._unmatched(each.node.node, output.unmatched)
             for promise in broken(output, sources(each.node)):
                 self._broken(promise)
-            self._send(each.exits, output.rows, inbox, _failure(each.node))
+            failure = self._told(_failure(each.node))
+            misfits(output.failed, misfit(each.node), each.node.calc.on_error, failure)
+            self._send(each.exits, output.rows, inbox, failure)
         return {
             sink.name: net(
                 Changes.concat(inbox[self.graph.place(sink.name)]),
@@ -127,8 +130,10 @@ class MemoryEngine:
             for sink in self.graph.sinks
         }
 
+    def _told(self, failure: OnFailure) -> OnFailure:
+        return replace(failure, tell=partial(self._failed, failure.of), record=_RECORD, skip="")
+
     def _send(self, exits: Sequence[Exit], rows: Rows, inbox: dict[int, list[Changes]], failure: OnFailure) -> None:
-        failure = replace(failure, tell=partial(self._failed, failure.of), record=_RECORD, skip="")
         for way in exits:
             changes = leave(way, rows, failure)
             self._watch(way, changes)

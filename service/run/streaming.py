@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.service.execute.delete_times import DeleteTimes
+from rowkind.service.execute.fallible import misfit
 from rowkind.service.execute.lateness import Lateness, may_be_late
 from rowkind.service.execute.members import Member, arrangement
 from rowkind.service.execute.operators import operator, sources, tables
@@ -208,6 +209,8 @@ def member(graph: Graph, place: int, job: Job, shards: int) -> Member:
         tell=LateLetters(of.node) if tells_late(of.node) else None,
         wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
         explain=LeftOutLetters(of.node),
+        on_error=of.node.calc.on_error,
+        misfit=misfit(of.node),
         reads={name: arrangement(graph.operators[at].state, known) for name, (at, known) in of.reads.items()},
     )
 

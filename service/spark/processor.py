@@ -25,11 +25,12 @@ from rowkind.operators.arrangement.arrangement import StateSize, kept
 from rowkind.operators.arrangement.store import MANIFEST
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Block, Changes, Rows, TimeMarks
+from rowkind.operators.columns.changes import Block, Changes, TimeMarks
 from rowkind.operators.errors import RowFailed
+from rowkind.operators.operator import Output
 from rowkind.service.execute import watermarks
 from rowkind.service.execute.blocks import Tally
-from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
+from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator, misfits
 from rowkind.service.execute.members import Member, addressed, arrangement, dead_letters
 from rowkind.service.execute.promises import OnBroken, broken
 from rowkind.service.execute.route import Part, deliver, leave, pieces
@@ -170,15 +171,16 @@ class OperatorProcessor(StatefulProcessor):
                 if member.tell is not None:
                     yield shard, self._writer, dead_letters(member.tell(own.filter(late), time_.before))
                 own = own.filter(~late)
-            rows, lost, due = self._process(member, shard, own, member.moment(time_), tally)
+            output = self._process(member, shard, own, member.moment(time_), tally)
             if member.waits and member.clock is not None:
-                tally.set_due(shard, after.due_ms(member.clock, due))
+                tally.set_due(shard, after.due_ms(member.clock, output.due))
             started = time.perf_counter()
             left_out: list[LeftOut] = []
             of = f"{member.sink}.{member.node}"
             failure = OnFailure(of, left_out.append, self._excused, tables=member.tables)
+            misfits(output.failed, member.misfit, member.on_error, failure)
             for way in member.exits:
-                result = leave(way, rows, failure)
+                result = leave(way, output.rows, failure)
                 if way.level == self._level:
                     inbox[way.to].append(result)
                 else:
@@ -186,7 +188,7 @@ class OperatorProcessor(StatefulProcessor):
             tally.add_seconds("calc", time.perf_counter() - started)
             tally.add_failed(sum(len(each.reasons) for each in left_out))
             add(counters, tally.counters)
-            yield shard, self._writer, self._letters(member, lost)
+            yield shard, self._writer, self._letters(member, output.unmatched)
             if member.explain is not None:
                 yield from ((shard, self._writer, dead_letters(member.explain(each))) for each in left_out)
 
@@ -205,10 +207,8 @@ class OperatorProcessor(StatefulProcessor):
             add(counters, after.gauges(now))
         return before, after
 
-    def _process(
-        self, member: Member, shard: int, changes: Changes, now: int, tally: Tally
-    ) -> tuple[Rows, Changes, int | None]:
-        """What a member emits, its unmatched retractions, and when something is due; what it does is counted."""
+    def _process(self, member: Member, shard: int, changes: Changes, now: int, tally: Tally) -> Output:
+        """What a member makes of changes; what it does is counted."""
         cache = worker_cache(self._limits)
         assert self._map is not None, "Spark has called `init`"
         stores = {name: SparkStore(self._map, state, cache) for name, state in member.arrangements.items()}
@@ -232,7 +232,7 @@ class OperatorProcessor(StatefulProcessor):
             if self._promises == "fail":
                 raise each.error
             tally.add_broken(each)
-        return output.rows, output.unmatched, output.due
+        return output
 
     def _kept(self, member: Member) -> StateSize:
         """How much state a member has in this shard."""

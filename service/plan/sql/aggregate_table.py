@@ -47,7 +47,7 @@ TABLE: tuple[AggregateEntry, ...] = (
         "The exact number, as of COUNT(DISTINCT …): a sketch cannot take a row back", 1, 2,
     ),
     AggregateEntry("SUM TRY_SUM", "sum", "number", "BIGINT, DOUBLE or a decimal", "a number of rows and an exact sum",
-                   "NULL where it does not fit"),
+                   "A sum that does not fit its type fails the row, as any expression does; TRY_SUM is NULL there"),
     AggregateEntry("AVG MEAN TRY_AVG", "avg", "number", "DOUBLE or a decimal", "a number of rows and an exact sum"),
     AggregateEntry("MIN", "min", "value", "its type", _VALUE),
     AggregateEntry("MAX", "max", "value", "its type", _VALUE, "One value also of a column that only grows"),

@@ -1,8 +1,7 @@
 """Aggregate functions: what a call asks of the operator, and the type of its result.
 
-Which there are is in `service.plan.sql.aggregate_table`. Types are those of Spark SQL. A SUM that does not fit its type
-is NULL here, where Spark stops the query: the group may well fit again after the next retraction. ANY_VALUE takes no
-NULL while there is another value; Spark may take one.
+Which there are is in `service.plan.sql.aggregate_table`. Types are those of Spark SQL. ANY_VALUE takes no NULL while
+there is another value; Spark may take one.
 """
 
 from __future__ import annotations
@@ -44,7 +43,8 @@ class ParsedCall:
     `arguments` is empty for COUNT(*); it is more than one expression for COUNT(DISTINCT a, b), for a value and what it
     is by, and for y and x. A row counts where `filter` is true. `order` is that of the values that are gathered, and
     `constants` what else they need: the separator of LISTAGG, the numbers of a percentile. `plain` says that the result
-    has the argument's type where it need not, `several` that it is an array.
+    has the argument's type where it need not, `several` that it is an array, `tries` that a result which does not fit
+    its type is NULL.
     """
 
     function: AggregateFunction | PythonFunction
@@ -55,6 +55,7 @@ class ParsedCall:
     constants: tuple[str, ...] = ()
     plain: bool = False
     several: bool = False
+    tries: bool = False
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -147,7 +148,7 @@ def _call(node: exp.Expr, within: tuple[exp.Ordered, ...]) -> ParsedCall:
     if distinct and len(arguments) > 1 and function in MOMENTS:
         raise Refusal(f"{name}(DISTINCT …) of two columns is not supported: take it over a SELECT DISTINCT", node)
     if function != "count" or distinct:
-        return ParsedCall(function, arguments, distinct=distinct)
+        return ParsedCall(function, arguments, distinct=distinct, tries=name.startswith("TRY_"))
     if len(arguments) > 1:
         return ParsedCall("count", filter=exp.and_(*map(_is_there, arguments), copy=False))
     constant = isinstance(arguments[0], exp.Star | exp.Literal | exp.Boolean)

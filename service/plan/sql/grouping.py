@@ -228,6 +228,7 @@ class Grouping:
                 distinct=asked.distinct,
                 order=tuple(self._order(each, asked.filter) for each in asked.order),
                 constants=asked.constants,
+                tries=asked.tries,
             )
             self._calls[asked] = column
         return self._calls[asked]

@@ -186,6 +186,7 @@ def _aggregated(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Logic
         _frame(window, rows, arrives=arrives),
         window,
         filter_,
+        tries=asked.tries,
     )
 
 

@@ -92,7 +92,7 @@ def call_meant(call: LogicalCall, meanings: Meanings) -> str:
     """What a call means over columns of these meanings, as a text."""
     arguments = _named(call.arguments, meanings)
     filter_ = "" if call.filter is None else meant(meanings[call.filter])
-    constants = (call.constants, call.grows, call.stage, call.types)
+    constants = (call.constants, call.grows, call.stage, call.types, call.tries)
     kept = (call.function, call.type, call.distinct, _order(call.order, meanings), constants)
     return _digest(f"{arguments} {filter_} {kept}")
 

@@ -51,4 +51,4 @@ def aggregate(
 def _call(name: str, call: LogicalCall) -> AggregateCall:
     plain = (name, call.function, call.type, call.arguments, call.filter, call.distinct, show(call.at))
     order = tuple(GatheredOrder(str(o.column), o.descending, o.nulls_first) for o in call.order)
-    return AggregateCall(*plain, order, call.constants, call.grows, call.stage, call.types)
+    return AggregateCall(*plain, order, call.constants, call.grows, call.stage, call.types, call.tries)

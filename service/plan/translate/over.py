@@ -42,6 +42,7 @@ def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: 
                 call.nth,
                 show(call.at),
                 call.skips,
+                call.tries,
             )
             for name, call in over.calls.items()
         ),
