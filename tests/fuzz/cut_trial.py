@@ -148,11 +148,29 @@ class Trial:
         if any(clock.tables or clock.processing for clock in engine.graph.clocks):
             for name, changes in engine.batch(TrialBatch(), now, ended=True).items():
                 results[name].take(changes)
-        if late:
+        if late or _has_late_delete(self.case):
             raise LateError
         if accused and not breaches(self.case.tables, self.case.changes):
             raise ProblemError(ACCUSED)
         return {name: (held[name], result.now()) for name, result in results.items()}
+
+
+def _has_late_delete(case: CutCase) -> bool:
+    """Whether a version may be deleted from a time on that has been passed.
+
+    It still ends for the rows that the watermark has not passed, so that it is not left out as late.
+    """
+    columns = {name: table["watermark"]["column"] for name, table in case.tables.items() if "watermark" in table}
+    reached = dict.fromkeys(columns, "")
+    if " AS OF " not in case.sql or not columns:
+        return False
+    for change in case.changes:
+        at = str(change["row"].get(columns.get(change["table"])) or "")
+        if change["op"] == "-D" and at <= min(reached.values()):
+            return True
+        if change["table"] in columns:
+            reached[change["table"]] = max(reached[change["table"]], at)
+    return False
 
 
 class Result:

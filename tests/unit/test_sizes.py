@@ -24,7 +24,7 @@ NO_SIZES = {
         service.spark.store._LEVEL
     """,
     "marks, tags and answers": """
-        operators.join_output.PAD operators.match_recognize._ROW operators.match_recognize._ENDS
+        operators.join_output.PAD operators.match_recognize._ROW operators.match_recognize._ENDS operators.over._FAILED
         operators.partial_aggregate.RAW operators.partial_aggregate.PARTIAL operators.partial_aggregate._SUMS
         operators.pattern_search.FALSE operators.pattern_search.TRUE operators.pattern_search.FAILED
         operators.temporal_filter._BEGINS operators.temporal_filter._ENDS operators.versions.ENDS
