@@ -47,7 +47,7 @@ from rowkind.operators.columns.grouping import distinct, group
 from rowkind.operators.errors import RowFailed
 from rowkind.operators.match_calls import MatchAggregate, MatchCall
 from rowkind.operators.match_output import CallColumn, MatchedRows
-from rowkind.operators.netting import net_rows
+from rowkind.operators.netting import net_rows_apart
 from rowkind.operators.operator import Output
 from rowkind.operators.pattern_search import PatternRows, PatternSearch, PatternSpec, Searched
 from rowkind.operators.rowtime import END, later
@@ -186,16 +186,15 @@ class MatchRecognize:
         matched = MatchedRows.of([match for each in found for match in each.matches], number)
         at = np.arange(len(matched.row)) if self.spec.all_rows else matched.last
         rows = matched.row[at]
-        payload = readable.packed(rows, [matched.call(call, at, readable.values) for call in self.spec.calls])
-        failed, seq = np.zeros(len(rows), np.bool_), partitions.entries.seq[rows]
-        for call in (self.spec.calls[number] for number in self.spec.fallible):
+        results = [matched.call(call, at, readable.values) for call in self.spec.calls]
+        failed = np.zeros(len(rows), np.bool_)
+        for column in self.spec.fallible:
+            call = self.spec.calls[column]
             assert isinstance(call, MatchAggregate), "only a sum may not fit"
-            failed |= matched.misfits(call, at, readable.values)
-        ways = (
-            net_rows(payload.filter(pa.array(part)), seq[part], np.ones(int(part.sum()), np.int64))
-            for part in (~failed, failed)
-        )
-        return next(ways), next(ways)
+            if None in results[column]:
+                failed |= matched.misfits(call, at, readable.values)
+        payload, seq = readable.packed(rows, results), partitions.entries.seq[rows]
+        return net_rows_apart(failed, payload, seq, np.ones(len(rows), np.int64))
 
     def _entries(self, changes: Changes, now: int) -> Entries:
         """Rows that come, at their times. What is behind the order of a row tells it from all others."""

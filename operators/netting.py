@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Rows, lengths
+from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Mask, Rows, lengths
 from rowkind.operators.columns.consolidation import cancelled_pairs, net_weights, spelled_out
 from rowkind.operators.columns.hashing import mix, sketch64
 from rowkind.operators.errors import BatchTooLarge
@@ -30,6 +30,16 @@ def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indice
     if len(rows) == len(payload) and (rows[1:] > rows[:-1]).all():
         return Rows(kind, seq, payload)
     return Rows(kind, seq[rows], payload.take(pa.array(rows)))
+
+
+def net_rows_apart(
+    failed: Mask, payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indices | None = None
+) -> tuple[Rows, Rows]:
+    """The net rows of those that have not failed, and of those that have. Raises `BatchTooLarge`."""
+    if not failed.any():
+        return net_rows(payload, seq, weight, again), Rows.empty()
+    good, bad = (net_rows(payload.filter(pa.array(part)), seq[part], weight[part], again) for part in (~failed, failed))
+    return good, bad
 
 
 def rewritten_rows(changed: Entries, refreshed: Entries, *, arrivals: bool, refreshes: bool) -> Rows:

@@ -43,7 +43,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.columns.packed_columns import Column, pack, unpack
-from rowkind.operators.netting import net_rows
+from rowkind.operators.netting import net_rows_apart
 from rowkind.operators.operator import Output
 from rowkind.operators.ordered_rows import OrderedRows
 from rowkind.operators.over_frame import Stretches
@@ -170,22 +170,19 @@ class Over:
         entries = Entries.concat([steps.before, steps.after])
         payload, result = unpack(spec.kinds, entries.payload)[:2]
         payload = pc.binary_join_element_wise(payload, result, b"")
-        weight, failed = np.repeat([-1, 1], [len(steps.before), len(steps.after)]), entries.mark == _FAILED
-        rows, failing = (
-            net_rows(
-                payload.filter(pa.array(part)),
-                entries.seq[part],
-                weight[part],
-                np.empty(0, np.int64) if spec.refreshes else None,
-            )
-            for part in (~failed, failed)
+        rows, failed = net_rows_apart(
+            entries.mark == _FAILED,
+            payload,
+            entries.seq,
+            np.repeat([-1, 1], [len(steps.before), len(steps.after)]),
+            np.empty(0, np.int64) if spec.refreshes else None,
         )
         return Output(
             rows,
             changes.take(unmatched) if spec.counts_unmatched else Changes.empty(),
             sum((each.state for each in finished), StateSize()),
             sum(each.merged_rows for each in finished),
-            failed=failing,
+            failed=failed,
         )
 
     def _steps(self, results: Arrangement, keys: TouchedKeys, gone: Entries, come: Entries) -> _Steps:

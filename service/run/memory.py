@@ -71,6 +71,7 @@ class MemoryEngine:
         self._failed = failed or (lambda _of, _rows: None)
         self._watch = watch or (lambda _node, _changes: None)
         self._operators = [operator(each.node, refreshes=each.refreshes) for each in self.graph.operators]
+        self._misfits = [misfit(each.node) for each in self.graph.operators]
         self._late = late or (lambda _node, _changes: None)
         self._watermarks = Watermarks()
         self._stores = stores_of(self.graph, self._operators)
@@ -117,7 +118,7 @@ class MemoryEngine:
             for promise in broken(output, sources(each.node)):
                 self._broken(promise)
             failure = self._told(_failure(each.node))
-            misfits(output.failed, misfit(each.node), each.node.calc.on_error, failure)
+            misfits(output.failed, self._misfits[place], each.node.calc.on_error, failure)
             self._send(each.exits, output.rows, inbox, failure)
         return {
             sink.name: net(

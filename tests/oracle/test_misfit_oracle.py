@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def total(values: Sequence[int | None]) -> int | None:
     return sum(there) if there else None
 
 
-def groups(rows: Sequence[Row], of: Callable[[Sequence[int | None]], int | None]) -> dict[int, int | None]:
+def groups(rows: Sequence[Row], of: Callable[[Sequence[int | None]], int | None]) -> dict[Any, int | None]:
     """What this makes of the values of each group."""
     found: dict[int, list[int | None]] = {}
     for row in rows:
@@ -47,12 +46,12 @@ def groups(rows: Sequence[Row], of: Callable[[Sequence[int | None]], int | None]
 
 def by_group(rows: Sequence[Row]) -> dict[Any, int | None]:
     """SUM(v) by k."""
-    return dict(groups(rows, total))
+    return groups(rows, total)
 
 
 def distinct(rows: Sequence[Row]) -> dict[Any, int | None]:
     """SUM(DISTINCT v) by k."""
-    return dict(groups(rows, lambda values: total(list(set(values)))))
+    return groups(rows, lambda values: total(list(set(values))))
 
 
 def over(rows: Sequence[Row], before: int | None) -> dict[Any, int | None]:
@@ -96,8 +95,7 @@ def changes(dice: random.Random, count: int) -> tuple[list[Change], list[Row]]:
             found.append({"table": "t", "op": "-D", "row": row})
             continue
         value = dice.choice((None, 1, -1, 2**62, -(2**62), 2**63 - 1, -(2**63)))
-        decimal = None if value is None else str(Decimal(value))
-        there[number] = {"id": number, "k": dice.randrange(2), "v": value, "d": decimal, "at": number}
+        there[number] = {"id": number, "k": dice.randrange(2), "v": value, "at": number}
         found.append({"table": "t", "op": "+I", "row": there[number]})
     return found, list(there.values())
 
