@@ -29,10 +29,14 @@ log = logging.getLogger("rowkind")
 
 @dataclass
 class AskedToStop:
-    """How often somebody has asked a job to stop. `drains`: queries run, and finish their batches then."""
+    """How often somebody has asked a job to stop. `drains`: queries run, and finish their batches then.
+
+    `interrupted`: none did, so that what was under way is broken off.
+    """
 
     count: int = 0
     drains: bool = False
+    interrupted: bool = False
 
 
 @contextmanager
@@ -42,8 +46,11 @@ def until_a_signal() -> Iterator[Signals]:
         signals.end_within(JOB_SECONDS)
         try:
             yield signals
-        except KeyboardInterrupt:
-            # It has come before any query ran, so there is nothing to finish.
+        except (KeyboardInterrupt, Exception) as error:
+            # A library may make an error of its own of an interrupt, confluent-kafka a TypeError while a client begins.
+            if not (signals.interrupted or isinstance(error, KeyboardInterrupt)):
+                raise
+            # There is nothing to finish.
             signals.drains = False
         if signals.count:
             _leave()
@@ -99,6 +106,7 @@ class Signals(AskedToStop):
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
         if not self.drains:
+            self.interrupted = True
             raise KeyboardInterrupt
 
 
