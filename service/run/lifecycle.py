@@ -155,7 +155,11 @@ class Life:
                 if moves or not error.rebuilds:
                     raise
                 log.warning("query %s: %s; the state is rebuilt from the topics", error.query, error.cause)
-                Checkpoint(spark, f"{self.folder}/{error.query}").delete()
+                checkpoint = Checkpoint(spark, f"{self.folder}/{error.query}")
+                # A task of this run may write to a progress topic that is made again, and is no later run for that.
+                run = next_run(*checkpoint.runs())
+                checkpoint.delete()
+                checkpoint.sign(run)
                 self.monitor.rebuilt(error.query, error.cause)
                 # What is gone of the topics is made again.
                 _topics(self.job, self.fresh, self.connection)

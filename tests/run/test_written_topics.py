@@ -14,6 +14,10 @@ from pyspark.sql import SparkSession
 
 from rowkind.errors import REFUSED
 from rowkind.service.dev.broker import Broker
+from rowkind.service.kafka import progress
+from rowkind.service.kafka.errors import ChangelogError, FencedError
+from rowkind.service.kafka.spec import WriterSpec
+from rowkind.service.kafka.transaction import TransactionalWriter
 from rowkind.service.run.errors import LostProgressError, LostResultError
 from rowkind.service.run.started import StartedJob
 from tests.kafka.sinks import committed
@@ -102,6 +106,43 @@ def test_a_progress_topic_that_is_lost(make_job: MakeJob, runs: bool, caplog: py
         job.runs()
     assert f"the progress topic {job.progress} was deleted" in caplog.text
     assert job.rows("result") == job.right("result")
+
+
+def test_a_progress_topic_that_a_task_of_the_old_run_finds_again(make_job: MakeJob) -> None:
+    """The old run's name in the new topic does not pass for that of a later run, which would end the job."""
+    job = make_job(result=COUNTS)
+    job.send(50)
+    for _ in range(2):
+        job.runs()
+    with job.running() as running:
+        job.reads(running)
+        old = progress.read(job.kafka, job.progress, 0)
+        assert old is not None
+        job.delete(job.progress)
+        until(lambda: _claimed_after(job, old.run), "the new run", running.metrics, SLOW)
+        until(lambda: _written_again(job, old.run), "the trace of the old run")
+        job.send(10)
+        job.reads(running)
+    assert job.rows("result") == job.right("result")
+
+
+def _claimed_after(job: TopicJob, run: str) -> bool:
+    """Whether the checkpoint is that of another run, which has looked for traces of earlier ones."""
+    folder = job.folder / "checkpoint" / job.name / "main"
+    runs = [each.name.removeprefix("rowkind.run.") for each in folder.glob("rowkind.run.*")]
+    return (folder / "rowkind.json").exists() and runs not in ([], [run])
+
+
+def _written_again(job: TopicJob, run: str) -> bool:
+    """Whether a task of the run has written, or is no longer let do so."""
+    spec = WriterSpec(job.name, "main", {}, job.kafka, job.progress, run=run)
+    try:
+        TransactionalWriter(spec, 0).sign()
+    except FencedError:
+        return True
+    except ChangelogError:
+        return False
+    return True
 
 
 def test_a_progress_topic_that_is_lost_where_sources_are_not_whole(make_job: MakeJob) -> None:
