@@ -51,14 +51,16 @@ def test_the_round_of_the_first_hour(tmp_path: Path) -> None:
             assert told.result()["cleanup.policy"].value == "compact"
         put(*lines[:2])
         with Rowkind(output, *run, "--port", "0") as running, Rowkind(output, *consume) as seen:
-            until(lambda: seen.output.count("\n") == 1, "the first total", lambda: running.error + seen.error, SLOW)
+            # Where the second row is the first of its partition, it may be in a batch of its own.
+            until(lambda: '"19.50"' in seen.output, "the first total", lambda: running.error + seen.error, SLOW)
+            begun = seen.output.count("\n") - 1
             put(lines[2])
-            until(lambda: seen.output.count("\n") == 3, "the others", lambda: running.error + seen.error, SLOW)
+            until(lambda: seen.output.count("\n") == begun + 3, "the others", lambda: running.error + seen.error, SLOW)
         assert table(file, "totals").sort_by("customer").to_pylist() == [
             {"customer": "Ada", "orders": 1, "amount": Decimal("12.50")},
             {"customer": "Blaise", "orders": 1, "amount": Decimal("7.00")},
         ]
-    found = [json.loads(line) for line in seen.output.splitlines()]
+    found = [json.loads(line) for line in seen.output.splitlines()[begun:]]
     wanted = [(line[:2], json.loads(line[4:])) for line in shown.splitlines()]
     assert sorted((each["op"], json.dumps(each["row"])) for each in found) == sorted(
         (kind, json.dumps(row)) for kind, row in wanted
