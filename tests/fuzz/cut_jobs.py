@@ -96,7 +96,8 @@ def _in_stages(rng: random.Random, dice: random.Random, title: str) -> CutCase:
     changes = with_event_times(dice, tables, changes, pace)
     if clocked:
         asked = f"{sql} {beside}"
-        changes = with_clock(dice, changes, one_by_one="AS OF PROCTIME()" in asked)
+        # The time of processing may be that of a column below.
+        changes = with_clock(dice, changes, one_by_one=" AS OF " in asked and "PROCTIME()" in asked)
     entries = {each.name: _entry(rng, each) | pace.watermark(each) for each in tables}
     return CutCase(title, sql, entries, sink, 1, changes, beside=beside, beside_sink=beside_sink)
 

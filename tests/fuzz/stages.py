@@ -160,7 +160,10 @@ class Stages(TimedStages):
     def _united(self, below: Relation) -> Relation:
         rng = self._rng
         other = rng.choice(self._tables)
-        columns = [name for name in below.columns if other.has(name) and (name in ("k", "ts", "s") or below.is_table)]
+        if rng.random() < 0.3:
+            other = self.stage(other)
+        alike = ("k", "ts", "s", "v") if rng.random() < 0.3 else ("k", "ts", "s")
+        columns = [name for name in below.columns if other.has(name) and (name in alike or below.is_table)]
         word = rng.choice(("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "EXCEPT ALL", "INTERSECT ALL"))
         listed = ", ".join(columns)
         text = f"SELECT {listed} FROM {below.from_} {word} SELECT {listed} FROM {other.from_}"

@@ -9,7 +9,8 @@ go by the arrival of rows where nothing else decides. The rule:
   value that the query reads has changed. A `-U`/`+U` pair therefore moves its row to the end.
 - A row of a join arrives with the later of its two rows. A row of a semi join, a rank, a lookup or a session arrives
   with the (left) row that it was made of; so does each element of an array.
-- A row of an aggregate has no arrival. Such rows are ordered by the columns of their group.
+- A row of an aggregate has no arrival. Such rows are ordered by the columns of their group, and by all of theirs where
+  there is no group: elements of an array that an aggregate over a whole table makes, or rows of several aggregates.
 
 An operator numbers its changes by arrival anyway, but a write that changes no value never reaches it: the Normalize of
 a table drops it in one batch, and keeps its number in another. So the number becomes a column of the row, from the scan
@@ -154,7 +155,7 @@ def _side(side: LogicalInput, *, expiring: bool) -> LogicalInput:
         return replace(side, input=keyed.node, ids=keyed.others)
     found = _numbered(side.input, expiring=expiring)
     if not found.ids:
-        return side
+        found = replace(found, others=tuple(columns(found.node)))
     if len(found.numbers) == 1:
         return replace(side, input=found.node, arrival=found.numbers[0], ids=found.ids)
     name = f"{found.ids[0].rpartition('.')[0]}.{ARRIVAL}s"
