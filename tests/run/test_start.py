@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rowkind.service.dev.broker import Broker
-from tests.run.process import Ended, Rowkind
+from tests.run.process import Ended, Rowkind, get, until
 from tests.run.shop import Shop
 
 pytestmark = pytest.mark.kafka
@@ -173,6 +174,26 @@ def test_a_store_that_is_not_there_is_told(shop: Shop, monkeypatch: pytest.Monke
     shop.job({"paid": PAID}, checkpoint="s3a://bucket/folder")
     ended = refused(shop, 1, "s3a://bucket/folder", NOBODY)
     assert len(ended.error.splitlines()) < 8, ended.error
+
+
+def test_a_store_that_hangs_is_waited_for(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job says so by word and by /readyz, and ends on SIGTERM all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://{}:{}".format(*silent.getsockname()))
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "none")
+        job = shop.job({"paid": PAID}, checkpoint="s3a://bucket/folder")
+        with Rowkind(shop.folder / "output", "run", str(job), "--port", "0") as running:
+            word = "waiting for the checkpoint s3a://bucket/folder"
+            until(lambda: word in running.error, "a word", lambda: running.error)
+            code, said = get(running.port, "/readyz")
+            assert (code, word in said) == (503, True), said
+            began = time.monotonic()
+            running.terminate()
+            ended = running.ended()
+            assert time.monotonic() - began < 5.5, ended.error
+    assert ended.code == 0, ended.error
+    assert "Traceback" not in ended.error, ended.error
 
 
 def test_every_exit_code_is_in_the_help(tmp_path: Path) -> None:
