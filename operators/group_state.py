@@ -36,7 +36,7 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.endings import GroupNames
 from rowkind.operators.partial_aggregate import Lifted
 
-_NEVER = np.iinfo(np.int64).min
+_NEVER, _AFTER_ALL = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,12 @@ class After:
         if spec.is_global:
             written, alive = written | ~known, np.ones(groups.count, np.bool_)
         come = np.flatnonzero(written & alive)
-        seq = np.full(groups.count, _NEVER)
+        # A row of SELECT DISTINCT arrives with the first of its rows, for it never changes where those only come.
+        never, later = (_NEVER, np.maximum) if spec.calls else (_AFTER_ALL, np.minimum)
+        seq = np.full(groups.count, never)
         seq[groups.of_stored] = groups.stored.seq
-        np.maximum.at(seq, groups.of_change, changes.seq)
-        seq[seq == _NEVER] = 0
+        later.at(seq, groups.of_change, changes.seq)
+        seq[seq == never] = 0
         return cls(groups, parts, np.flatnonzero(written & known), come, _packed(spec, lifted, groups, come), seq[come])
 
     @property

@@ -247,7 +247,9 @@ def _sums(spec: AggregateSpec, changes: Changes, form: Form, rows: Changes, ids:
     ]
     rows = rows.take(used // 2)
     payload = pack([np.full(len(used), _SUMS), spec.group(rows.payload), *columns])
-    return _changes(rows, payload, _latest(changes.seq, numbers, len(used)), 1 - 2 * (used % 2))
+    # As the aggregate numbers its rows.
+    seq = _latest(changes.seq, numbers, len(used)) if spec.calls else -_latest(-changes.seq, numbers, len(used))
+    return _changes(rows, payload, seq, 1 - 2 * (used % 2))
 
 
 def _net_values(changes: Changes, number: int, values: ValueRows, rows: Changes, ids: Indices) -> Changes:

@@ -4,8 +4,9 @@
     SELECT … ROW_NUMBER() OVER (PARTITION BY k ORDER BY PROCTIME()) AS n … WHERE n = 1         into an append sink
 
 A row gets the time of its batch as a column, as if `PROCTIME() AS p` were selected and ordered by; the rows of a batch
-are ordered by arrival. Arrival numbers alone are not enough: one of several partitions may lag behind, or rows may wait
-for a watermark, and a later row then has a lower number than rows that have been emitted.
+are ordered by the numbers that they come with. Arrival numbers alone are not enough: one of several partitions may lag
+behind, or rows may wait for a watermark, and a later row then has a lower number than rows that have been emitted. Nor
+are rows of a SELECT DISTINCT ordered by the columns of their group here, but by the first record of each.
 """
 
 from __future__ import annotations
@@ -56,5 +57,5 @@ def _stamped(node: _Ordered) -> _Ordered:
     time = "proctime"
     while time in columns(below):
         time += "_"
-    stamped = replace(node.input, input=LogicalStamp(LogicalInput(below), time, node.at))
+    stamped = replace(node.input, input=LogicalStamp(LogicalInput(below), time, node.at), arrival=None, ids=())
     return replace(node, input=stamped, order=(OrderColumn(time), first))
