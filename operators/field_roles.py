@@ -16,4 +16,10 @@ COLUMN: Mapping[str, str] = {ROLE: "column"}
 """The name of a column, or several: the place of the column counts, and not its name."""
 
 RESULTS: Mapping[str, str] = {ROLE: "results"}
-"""By the names of the columns that come out, which do not count."""
+"""What columns that come out are called, or what they are by these names. The names do not count."""
+
+UNITED: Mapping[str, str] = {ROLE: "united"}
+"""Columns and calls that are read. Logical nodes that differ in these alone can be one (`passes.unite_columns`)."""
+
+CHILD: Mapping[str, str] = {ROLE: "child"}
+"""A node right below, or several; it counts by what it computes."""

@@ -1,22 +1,20 @@
 """Digest of what a node of a plan computes, independent of names. Nodes with equal digests are one in a graph.
 
-One walk over the fields of a node and of the values in them. A field counts unless its role says otherwise
-(`operators.field_roles`). Columns count by their place in the rows that they are columns of, which are those of all
-inputs, one after the other. What a node's own calc does is left out: each consumer has one, at an exit of its own.
+Columns count by their place in the rows that they are columns of, which are those of all inputs, one after the other.
+What a node's own calc does is left out: each consumer has one, at an exit of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from rowkind.avro.schema import Field, Record, Type
-from rowkind.operators.field_roles import ROLE
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import ARRIVAL
+from rowkind.service.digests import ColumnTexts, Walk
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.matching import DefinedVariable
 from rowkind.service.physical import (
@@ -26,7 +24,6 @@ from rowkind.service.physical import (
     RankCondition,
 )
 from rowkind.service.physical_tree import inputs
-from rowkind.service.python.function import PythonFunction, called
 from rowkind.service.source_table import SourceTable
 
 
@@ -35,7 +32,7 @@ def computes(node: PhysicalNode, *, ttl: bool = True) -> str:
 
     `ttl` says whether TTLs count.
     """
-    walk = _Walk(ttl)
+    walk = _PhysicalWalk(ttl=ttl)
     if isinstance(node, PhysicalScan):
         return f"scan {walk.value(node.source, {})}"
     below = inputs(node)
@@ -44,15 +41,11 @@ def computes(node: PhysicalNode, *, ttl: bool = True) -> str:
     return hashlib.sha256(f"{walk.fields(node, names)} of {parts}".encode()).hexdigest()
 
 
-_Names = Mapping[str, str]
-"""What columns are called here, by their names."""
+class _PhysicalWalk(Walk):
+    """Of physical nodes. `ttl` says whether TTLs count."""
 
-
-@dataclass(frozen=True)
-class _Walk:
-    """Values as texts; `ttl` says whether TTLs count."""
-
-    ttl: bool
+    def __init__(self, *, ttl: bool) -> None:
+        self._ttl = ttl
 
     def calc(self, node: PhysicalNode) -> str:
         """What a node's calc does for a consumer."""
@@ -60,7 +53,7 @@ class _Walk:
             return ""
         calc, expands = node.calc, []
         # Those of a table are the same for every reader, and which of them one reads does not count.
-        names: _Names = _Same() if isinstance(node, PhysicalScan) else {**_numbered(calc.input), ARRIVAL: ARRIVAL}
+        names: ColumnTexts = _Same() if isinstance(node, PhysicalScan) else {**_numbered(calc.input), ARRIVAL: ARRIVAL}
         first = names
         for each in calc.expands:
             expands.append(self.value(each, names))
@@ -68,22 +61,12 @@ class _Walk:
         own = {
             "expands": str(expands),
             "partial": self.value(calc.partial, _numbered(calc.output)),
-            "replaced_by": self._field(calc.replaced_by, "column", first),
-            "delete_time": self._field(calc.delete_time, "column", first),
+            "replaced_by": self.field(calc.replaced_by, "column", first),
+            "delete_time": self.field(calc.delete_time, "column", first),
         }
         return self.fields(calc, names, own)
 
-    def fields(self, value: Any, names: _Names, known: Mapping[str, str] | None = None) -> str:
-        """All fields of a value that count; the text of some may be `known`."""
-        known = known or {}
-        parts = [
-            f"{name}={known[name] if name in known else self._field(each, role, names)}"
-            for name, each, role in _fields(value)
-            if self.ttl or name != "ttl_ms"
-        ]
-        return f"{type(value).__name__}({', '.join(parts)})"
-
-    def value(self, value: Any, names: _Names) -> str:
+    def value(self, value: Any, names: ColumnTexts) -> str:
         """A value, whose columns have these names."""
         match value:
             case Expression():
@@ -102,42 +85,21 @@ class _Walk:
             case SourceTable():
                 # A table is declared once in a job; in a query it may be taken for one that is not exact.
                 return f"{value.table} {value.exact}"
-            case PythonFunction():
-                return called(value)
             case Record():
                 return str([self.value(each.type, names) for each in value.fields])
             case Type() | Field():
                 kept = [(each.name, getattr(value, each.name)) for each in fields(value)]
                 named = isinstance(value, Type)
                 return str([self.value(each, names) for name, each in kept if not named or name != "name"])
-            case tuple():
-                return f"({', '.join(self.value(each, names) for each in value)})"
-            case Mapping():
-                return str({repr(key): self.value(each, names) for key, each in value.items()})
-        return self.fields(value, names) if hasattr(value, "__dataclass_fields__") else repr(value)
+        return super().value(value, names)
 
-    def _field(self, value: Any, role: str, names: _Names) -> str:
-        match role:
-            case "column" if isinstance(value, tuple):
-                return str([names[each] for each in value])
-            case "column":
-                return "None" if value is None else names[value]
-            case "results":
-                return str([self.value(each, names) for each in value.values()])
-        return self.value(value, names)
-
-
-def _fields(value: Any) -> Iterator[tuple[str, Any, str]]:
-    """The fields of a value that count, but for the nodes among them."""
-    for each in fields(value):
-        role, found = each.metadata.get(ROLE, ""), getattr(value, each.name)
-        below = found[:1] if isinstance(found, tuple) else (found,)
-        if role != "aside" and not any(isinstance(node, PhysicalNode) for node in below):
-            yield each.name, found, role
+    def counts(self, name: str, role: str) -> bool:
+        """Whether a field counts."""
+        return super().counts(name, role) and (self._ttl or name != "ttl_ms")
 
 
 class _Same(dict[str, str]):
-    """Names that stay as they are."""
+    """ColumnTexts that stay as they are."""
 
     def __missing__(self, name: str) -> str:
         return name
@@ -146,7 +108,7 @@ class _Same(dict[str, str]):
 _TOKEN = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)\"""")
 
 
-def _renamed(sql: str, names: _Names) -> str:
+def _renamed(sql: str, names: ColumnTexts) -> str:
     """DuckDB SQL with other names of columns, which are all quoted there."""
 
     def other(token: re.Match[str]) -> str:
@@ -158,7 +120,7 @@ def _renamed(sql: str, names: _Names) -> str:
     return _TOKEN.sub(other, sql)
 
 
-def _numbered(*records: Record, sign: str = "$") -> _Names:
+def _numbered(*records: Record, sign: str = "$") -> ColumnTexts:
     # The facts of a NOT IN, which are inputs, too, have columns of the right side again.
     names = dict.fromkeys(name for record in records for name in record.names)
     return {name: f"{sign}{number}" for number, name in enumerate(names)}

@@ -13,7 +13,7 @@ from typing import Literal
 
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.operators.field_roles import ASIDE, COLUMN, RESULTS
+from rowkind.operators.field_roles import ASIDE, CHILD, COLUMN, RESULTS
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import Calc, OnError
@@ -99,14 +99,14 @@ class PhysicalJoin:
 
     node: str = field(metadata=ASIDE)
     kind: PhysicalJoinKind
-    left: PhysicalNode
-    right: PhysicalNode
+    left: PhysicalNode = field(metadata=CHILD)
+    right: PhysicalNode = field(metadata=CHILD)
     left_input: PhysicalInput
     right_input: PhysicalInput
     schema: Record
     condition: Expression | None
     calc: Calc = field(metadata=ASIDE)
-    facts: tuple[PhysicalNode, ...] = ()
+    facts: tuple[PhysicalNode, ...] = field(default=(), metadata=CHILD)
     on_error: OnError = "fail"
     near: TimeBounds | None = None
     placed: str = field(default="", metadata=ASIDE)
@@ -120,7 +120,7 @@ class PhysicalAggregate:
     """GROUP BY with its calls, or DISTINCT; its calc takes rows of `aggregation.output`."""
 
     node: str = field(metadata=ASIDE)
-    input: PhysicalNode
+    input: PhysicalNode = field(metadata=CHILD)
     aggregation: Aggregation
     calc: Calc = field(metadata=ASIDE)
     unmarked: tuple[str, ...] = field(default=(), metadata=ASIDE)
@@ -155,7 +155,7 @@ class PhysicalRank:
     """
 
     node: str = field(metadata=ASIDE)
-    input: PhysicalNode
+    input: PhysicalNode = field(metadata=CHILD)
     state: PhysicalInput
     ranking: Ranking
     numbers: Mapping[str, RankFunction] = field(metadata=RESULTS)
@@ -182,7 +182,7 @@ class PhysicalSession:
     """
 
     node: str = field(metadata=ASIDE)
-    input: PhysicalNode
+    input: PhysicalNode = field(metadata=CHILD)
     state: PhysicalInput
     time: str = field(metadata=COLUMN)
     gap: int
@@ -214,7 +214,7 @@ class PhysicalOver:
     """
 
     node: str = field(metadata=ASIDE)
-    input: PhysicalNode
+    input: PhysicalNode = field(metadata=CHILD)
     state: PhysicalInput
     calls: tuple[WindowCall, ...]
     measure: OrderMeasure | None
@@ -241,7 +241,7 @@ class PhysicalNormalize:
     """
 
     node: str = field(metadata=ASIDE)
-    input: PhysicalNode
+    input: PhysicalNode = field(metadata=CHILD)
     state: PhysicalInput
     reason: str = field(metadata=ASIDE)
     calc: Calc = field(metadata=ASIDE)
@@ -266,8 +266,8 @@ class PhysicalLookup:
     """
 
     node: str = field(metadata=ASIDE)
-    left: PhysicalNode
-    right: PhysicalNode
+    left: PhysicalNode = field(metadata=CHILD)
+    right: PhysicalNode = field(metadata=CHILD)
     left_input: PhysicalInput
     right_input: PhysicalInput
     match: TimeMatch | None
@@ -287,7 +287,7 @@ class PhysicalTemporalFilter:
     """
 
     node: str = field(metadata=ASIDE)
-    input: PhysicalNode
+    input: PhysicalNode = field(metadata=CHILD)
     clock: Clock
     begins: ColumnTime | None
     ends: ColumnTime | None
@@ -306,7 +306,7 @@ class PhysicalStamp:
     """Rows of `input.calc.output`, each with the time at which it is processed behind it: `schema` is that of both."""
 
     node: str = field(metadata=ASIDE)
-    input: PhysicalNode
+    input: PhysicalNode = field(metadata=CHILD)
     schema: Record
     calc: Calc = field(metadata=ASIDE)
     traits: Traits = field(default=Traits(), metadata=ASIDE)
@@ -322,7 +322,7 @@ class PhysicalMatch:
     """
 
     node: str = field(metadata=ASIDE)
-    input: PhysicalNode
+    input: PhysicalNode = field(metadata=CHILD)
     matching: Matching
     closing: Closing
     partition: tuple[str, ...] = field(metadata=ASIDE)
@@ -338,7 +338,7 @@ class PhysicalUnion:
     """All inputs as one: each has a calc that leads to the same consumer. A union keeps nothing and does nothing."""
 
     node: str = field(metadata=ASIDE)
-    inputs: tuple[PhysicalNode, ...]
+    inputs: tuple[PhysicalNode, ...] = field(metadata=CHILD)
     traits: Traits = field(default=Traits(), metadata=ASIDE)
 
     @property
@@ -379,7 +379,7 @@ class PhysicalSink:
     name: str
     topic: str
     mode: ChangelogMode
-    input: PhysicalNode
+    input: PhysicalNode = field(metadata=CHILD)
     key: tuple[str, ...]
     value: Record
     key_record: Record | None

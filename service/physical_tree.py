@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rowkind.service.clocks import Clock, Closing
+from rowkind.service.digests import children
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
@@ -26,17 +27,7 @@ from rowkind.service.physical import (
 
 def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:
     """The nodes right below, left before right, facts last."""
-    match node:
-        case PhysicalScan():
-            return ()
-        case PhysicalJoin():
-            return node.left, node.right, *node.facts
-        case PhysicalLookup():
-            return node.left, node.right
-        case PhysicalUnion():
-            return node.inputs
-        case _:
-            return (node.input,)
+    return tuple(children(node))
 
 
 def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOperator]:

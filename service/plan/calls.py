@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.aggregate_function import AggregateFunction, Stage
+from rowkind.operators.field_roles import ASIDE, COLUMN
 from rowkind.operators.framing import Frame, OverFunction
 from rowkind.service.matching import CalledColumn
 from rowkind.service.python.function import PythonFunction
@@ -17,7 +18,7 @@ from rowkind.service.python.function import PythonFunction
 class OrderColumn:
     """One column of ORDER BY. `column` None stands for arrival, which the SQL calls PROCTIME()."""
 
-    column: str | None
+    column: str | None = field(metadata=COLUMN)
     descending: bool = False
     nulls_first: bool = True
 
@@ -37,10 +38,10 @@ class LogicalCall:
     """
 
     function: AggregateFunction | PythonFunction
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] = field(metadata=COLUMN)
     type: Type
-    at: exp.Expr
-    filter: str | None = None
+    at: exp.Expr = field(metadata=ASIDE)
+    filter: str | None = field(default=None, metadata=COLUMN)
     distinct: bool = False
     order: tuple[OrderColumn, ...] = ()
     constants: tuple[str, ...] = ()
@@ -61,11 +62,11 @@ class LogicalOverCall:
     """One window function over columns of its input, as `service.over_call` has it. `at` is the window in the SQL."""
 
     function: OverFunction
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] = field(metadata=COLUMN)
     type: Type
     frame: Frame
-    at: exp.Expr
-    filter: str | None = None
+    at: exp.Expr = field(metadata=ASIDE)
+    filter: str | None = field(default=None, metadata=COLUMN)
     nth: int = 1
     skips: bool = False
     tries: bool = False
@@ -83,7 +84,7 @@ class LogicalDefine:
     `text` is as written.
     """
 
-    text: str
+    text: str = field(metadata=ASIDE)
     conjuncts: tuple[exp.Expr, ...]
     calls: tuple[CalledColumn, ...]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from rowkind.operators.field_roles import ASIDE, CHILD, COLUMN, RESULTS, UNITED
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
 from rowkind.service.join_kinds import PhysicalJoinKind
@@ -29,7 +30,7 @@ class LogicalScan:
     path: str
     source: SourceTable
     used: tuple[str, ...]
-    at: exp.Expr
+    at: exp.Expr = field(metadata=ASIDE)
     digested: bool = False
     numbered: bool = False
 
@@ -42,7 +43,7 @@ class LogicalScan:
 class LogicalFilter:
     """The rows for which all conjuncts are true."""
 
-    input: LogicalNode
+    input: LogicalNode = field(metadata=CHILD)
     conjuncts: tuple[exp.Expr, ...]
 
 
@@ -50,7 +51,7 @@ class LogicalFilter:
 class LogicalProject:
     """One column per output, by name; of a view, if it says so."""
 
-    input: LogicalNode
+    input: LogicalNode = field(metadata=CHILD)
     outputs: Mapping[str, exp.Expr]
     view: View | None = None
 
@@ -64,24 +65,23 @@ class LogicalProject:
 class LogicalInput:
     """One input of an operator and what the plan chose for it.
 
-    `carried` are the columns that the operator's rows or its condition need; `sub_key` the columns of the sub-key. The
-    rows of one key are dealt out to as many shards as `spread`, or each goes to as many as `copies`. `closing` is when
-    its rows are let go of because of a time of their own, by columns of the plan. `remade`: the join below keeps them.
-    `arrival` is the column with its rows' arrival numbers, None for their own; `ids` are carried to keep rows of
-    different arrival apart.
+    `carried` are the columns that the operator's rows or its condition need; `sub_key` those of the sub-key. The rows
+    of one key are dealt out to as many shards as `spread`, or each goes to as many as `copies`. `closing` is when they
+    are let go of because of a time of their own. `remade`: the join below keeps them. `arrival` is the column with
+    their arrival numbers, None for their own; `ids` are carried to keep rows of different arrival apart.
     """
 
-    input: LogicalNode
-    carried: tuple[str, ...] = ()
+    input: LogicalNode = field(metadata=CHILD)
+    carried: tuple[str, ...] = field(default=(), metadata=UNITED)
     layout: InputLayout = "multiset"
-    sub_key: tuple[str, ...] = ()
+    sub_key: tuple[str, ...] = field(default=(), metadata=COLUMN)
     ttl_ms: int | None = None
     closing: Closing | None = None
     spread: int = 1
     copies: int = 1
     remade: bool = False
-    arrival: str | None = None
-    ids: tuple[str, ...] = ()
+    arrival: str | None = field(default=None, metadata=COLUMN)
+    ids: tuple[str, ...] = field(default=(), metadata=UNITED)
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ class LogicalJoin:
     """
 
     kind: PhysicalJoinKind
-    left: LogicalInput
-    right: LogicalInput
+    left: LogicalInput = field(metadata=CHILD)
+    right: LogicalInput = field(metadata=CHILD)
     condition: tuple[exp.Expr, ...]
-    at: exp.Expr
+    at: exp.Expr = field(metadata=ASIDE)
     keys: tuple[EqualKey, ...] = ()
-    answer: str | None = None
-    placed: str = ""
+    answer: str | None = field(default=None, metadata=RESULTS)
+    placed: str = field(default="", metadata=ASIDE)
 
     @property
     def sides(self) -> tuple[LogicalInput, LogicalInput]:
@@ -137,16 +137,16 @@ class LogicalJoin:
 class LogicalAggregate:
     """One row for each group: the `group` columns under their names, and each call's result under its own.
 
-    Without calls it is SELECT DISTINCT. `is_global`: without GROUP BY, so always one row. A Project below computes
-    arguments, filters and groups. `split_distinct` is the hint. `ending`: when groups are dropped, by the result of a
-    call. The last `apart` group columns, each TIMESTAMP NOT NULL, do not decide the shard.
+    Without calls it is SELECT DISTINCT. `is_global`: no GROUP BY, so always one row. Arguments, filters and groups are
+    columns below. `split_distinct` is the hint. `ending`: when groups are dropped, by the result of a call. The last
+    `apart` group columns, each TIMESTAMP NOT NULL, do not decide the shard.
     """
 
-    input: LogicalInput
-    group: tuple[str, ...]
-    calls: Mapping[str, LogicalCall]
+    input: LogicalInput = field(metadata=CHILD)
+    group: tuple[str, ...] = field(metadata=COLUMN)
+    calls: Mapping[str, LogicalCall] = field(metadata=UNITED)
     is_global: bool
-    at: exp.Expr
+    at: exp.Expr = field(metadata=ASIDE)
     split_distinct: bool = False
     ending: Ending | None = None
     apart: int = 0
@@ -160,12 +160,12 @@ class LogicalWindow:
     `unbounded` is the hint UNBOUNDED_RANK: all numbers may be asked for.
     """
 
-    input: LogicalNode
+    input: LogicalNode = field(metadata=CHILD)
     function: RankFunction
-    partition: tuple[str, ...]
+    partition: tuple[str, ...] = field(metadata=COLUMN)
     order: tuple[OrderColumn, ...]
-    number: str
-    at: exp.Expr
+    number: str = field(metadata=RESULTS)
+    at: exp.Expr = field(metadata=ASIDE)
     unbounded: bool = False
 
 
@@ -180,18 +180,18 @@ class LogicalRank:
     "improving". `in_time`: rows come in the order of the time by which they are ranked, so that none moves others.
     """
 
-    input: LogicalInput
+    input: LogicalInput = field(metadata=CHILD)
     ranking: Ranking
-    partition: tuple[str, ...]
+    partition: tuple[str, ...] = field(metadata=COLUMN)
     order: tuple[OrderColumn, ...]
-    numbers: Mapping[str, RankFunction]
-    at: exp.Expr
+    numbers: Mapping[str, RankFunction] = field(metadata=RESULTS)
+    at: exp.Expr = field(metadata=ASIDE)
     strategy: RankStrategy = "retract"
-    reason: str = ""
-    identity: tuple[str, ...] = ()
+    reason: str = field(default="", metadata=ASIDE)
+    identity: tuple[str, ...] = field(default=(), metadata=COLUMN)
     condition: tuple[exp.Expr, ...] = ()
-    asked: Mapping[str, RankFunction] = field(default_factory=dict)
-    bound: str | None = None
+    asked: Mapping[str, RankFunction] = field(default_factory=dict, metadata=RESULTS)
+    bound: str | None = field(default=None, metadata=COLUMN)
     settled: int | None = None
     in_time: bool = False
 
@@ -206,11 +206,11 @@ class LogicalExpand:
     which `condition` is true. `finest` is the place of the grouping set with all columns. `at` is the call in the SQL.
     """
 
-    input: LogicalNode
+    input: LogicalNode = field(metadata=CHILD)
     array: exp.Expr
-    elements: Mapping[str, int]
-    place: str
-    at: exp.Expr
+    elements: Mapping[str, int] = field(metadata=RESULTS)
+    place: str = field(metadata=RESULTS)
+    at: exp.Expr = field(metadata=ASIDE)
     first: int = 0
     inline: bool = False
     outer: bool = False
@@ -228,13 +228,13 @@ class LogicalSession:
     for it (`sql.session_ends`). `at` is the call in the SQL.
     """
 
-    input: LogicalInput
-    partition: tuple[str, ...]
-    time: str
+    input: LogicalInput = field(metadata=CHILD)
+    partition: tuple[str, ...] = field(metadata=COLUMN)
+    time: str = field(metadata=COLUMN)
     gap: int
-    start: str
-    end: str | None
-    at: exp.Expr
+    start: str = field(metadata=RESULTS)
+    end: str | None = field(metadata=RESULTS)
+    at: exp.Expr = field(metadata=ASIDE)
 
     @property
     def last(self) -> str:
@@ -250,11 +250,11 @@ class LogicalOver:
     their time, `ahead` is how long after it their results may change, in microseconds; else None.
     """
 
-    input: LogicalInput
-    partition: tuple[str, ...]
+    input: LogicalInput = field(metadata=CHILD)
+    partition: tuple[str, ...] = field(metadata=COLUMN)
     order: tuple[OrderColumn, ...]
-    calls: Mapping[str, LogicalOverCall]
-    at: exp.Expr
+    calls: Mapping[str, LogicalOverCall] = field(metadata=RESULTS)
+    at: exp.Expr = field(metadata=ASIDE)
     ahead: int | None = None
 
     @property
@@ -277,12 +277,12 @@ class LogicalLookup:
     row comes, and then they are not revised. `condition` are equalities, which become keys. `at` is the JOIN.
     """
 
-    left: LogicalInput
-    right: LogicalInput
+    left: LogicalInput = field(metadata=CHILD)
+    right: LogicalInput = field(metadata=CHILD)
     condition: tuple[exp.Expr, ...]
     match: TimeMatch | None
     pads: bool
-    at: exp.Expr
+    at: exp.Expr = field(metadata=ASIDE)
     keys: tuple[EqualKey, ...] = ()
 
     @property
@@ -299,16 +299,16 @@ class LogicalTemporalFilter:
     order of release, a time first. Rows equal in `partition` are in one shard, in time order; None: in any.
     """
 
-    input: LogicalInput
+    input: LogicalInput = field(metadata=CHILD)
     clock: Clock
     begins: ColumnTime | None
     ends: ColumnTime | None
     final: bool
-    reason: str
-    at: exp.Expr
+    reason: str = field(metadata=ASIDE)
+    at: exp.Expr = field(metadata=ASIDE)
     most: int | None = None
     order: tuple[OrderColumn, ...] = ()
-    partition: tuple[str, ...] | None = None
+    partition: tuple[str, ...] | None = field(default=None, metadata=COLUMN)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -324,10 +324,10 @@ class LogicalStamp:
     `partition`: columns that choose the shard in which the row is stamped; None if any will do. `at` is the call.
     """
 
-    input: LogicalInput
-    time: str
-    at: exp.Expr
-    partition: tuple[str, ...] | None = None
+    input: LogicalInput = field(metadata=CHILD)
+    time: str = field(metadata=RESULTS)
+    at: exp.Expr = field(metadata=ASIDE)
+    partition: tuple[str, ...] | None = field(default=None, metadata=COLUMN)
 
 
 @dataclass(frozen=True)
@@ -338,14 +338,14 @@ class LogicalMatch:
     of a row and what the `calls` come to. `at` is the word MATCH_RECOGNIZE in the SQL.
     """
 
-    input: LogicalInput
-    partition: tuple[str, ...]
+    input: LogicalInput = field(metadata=CHILD)
+    partition: tuple[str, ...] = field(metadata=COLUMN)
     order: tuple[OrderColumn, ...]
     sought: SoughtPattern
     conditions: tuple[LogicalDefine | None, ...]
-    carried: tuple[str, ...]
+    carried: tuple[str, ...] = field(metadata=COLUMN)
     calls: tuple[CalledColumn, ...]
-    at: exp.Expr
+    at: exp.Expr = field(metadata=ASIDE)
 
     @property
     def time(self) -> str:
@@ -365,19 +365,19 @@ class LogicalNormalize:
     `takes_back`: expired rows are retracted. `arrival` is the column with each row's arrival number, None if unused.
     """
 
-    input: LogicalInput
-    key: tuple[str, ...]
-    reason: str
+    input: LogicalInput = field(metadata=CHILD)
+    key: tuple[str, ...] = field(metadata=COLUMN)
+    reason: str = field(metadata=ASIDE)
     takes_back: bool = False
-    arrival: str | None = None
+    arrival: str | None = field(default=None, metadata=RESULTS)
 
 
 @dataclass(frozen=True)
 class LogicalUnion:
     """The rows of all inputs, which have the same columns of the same types, in the same order."""
 
-    inputs: tuple[LogicalNode, ...]
-    at: exp.Expr
+    inputs: tuple[LogicalNode, ...] = field(metadata=CHILD)
+    at: exp.Expr = field(metadata=ASIDE)
 
 
 LogicalNode = (

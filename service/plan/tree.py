@@ -1,53 +1,36 @@
-"""Walks over a logical plan: every node knows its inputs here, and nowhere else."""
+"""Walks over a logical plan."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
-from rowkind.service.plan.logical import (
-    LogicalExpand,
-    LogicalFilter,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalNode,
-    LogicalProject,
-    LogicalScan,
-    LogicalUnion,
-    LogicalWindow,
-)
+from rowkind.service.digests import children, roles
+from rowkind.service.plan.logical import LogicalInput, LogicalNode
 
 
 def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
     """The nodes right below."""
-    match node:
-        case LogicalScan():
-            return ()
-        case LogicalJoin() | LogicalLookup():
-            return node.left.input, node.right.input
-        case LogicalUnion():
-            return node.inputs
-        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
-            return (node.input,)
-        case _:
-            # An operator with one input.
-            return (node.input.input,)
+    return tuple(below.input if isinstance(below, LogicalInput) else below for below in children(node))
+
+
+def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
+    """The inputs of an operator, left before right; none of a node that keeps nothing."""
+    return tuple(below for below in children(node) if isinstance(below, LogicalInput))
 
 
 def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
     """The node over changed inputs."""
-    match node:
-        case LogicalScan():
-            return node
-        case LogicalJoin() | LogicalLookup():
-            left = replace(node.left, input=change(node.left.input))
-            return replace(node, left=left, right=replace(node.right, input=change(node.right.input)))
-        case LogicalUnion():
-            return replace(node, inputs=tuple(map(change, node.inputs)))
-        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
-            return replace(node, input=change(node.input))
-        case _:
-            return replace(node, input=replace(node.input, input=change(node.input.input)))
+    below = {name: _over(getattr(node, name), change) for name, role in roles(type(node)) if role == "child"}
+    return replace(node, **below) if below else node
+
+
+def _over(below: Any, change: Callable[[LogicalNode], LogicalNode]) -> Any:
+    """What a field of nodes below holds, over changed nodes."""
+    if isinstance(below, tuple):
+        return tuple(map(change, below))
+    return replace(below, input=change(below.input)) if isinstance(below, LogicalInput) else change(below)
 
 
 def bottom_up(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:

@@ -1,4 +1,4 @@
-"""Operators of a logical plan are alike only if they agree in every field but those that say so here.
+"""Operators of a logical plan are alike only if they agree in every field but those whose roles say otherwise.
 
 Each field of each operator that is looked into, and of its inputs, calls and keys, is changed to values that it has in
 other plans: then the operator is like another one.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, get_args
 
+from rowkind.operators.field_roles import ROLE
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalInput,
@@ -27,20 +28,6 @@ from rowkind.service.plan.tree import walk
 from tests.plan.cases import cases, planned
 
 OPERATORS = (LogicalJoin, LogicalAggregate, LogicalRank, LogicalNormalize)
-
-ASIDE = {
-    ("LogicalInput", "carried"): "that is what is united",
-    ("LogicalInput", "ids"): "they are among those carried",
-    ("LogicalInput", "input"): "what is below counts by what it computes",
-    ("LogicalJoin", "placed"): "for people",
-    ("LogicalRank", "reason"): "for people",
-    ("LogicalNormalize", "reason"): "for people",
-    ("LogicalNormalize", "arrival"): "what it is called; that there is one counts",
-    ("LogicalRank", "asked"): "the condition says it",
-    ("LogicalJoin", "answer"): "what it is called; that there is one counts",
-    ("LogicalAggregate", "calls"): "these are united",
-    ("LogicalCall", "at"): "the place in the SQL",
-} | {(each.__name__, "at"): "the place in the SQL" for each in OPERATORS}
 
 NODES = (*get_args(LogicalNode), LogicalInput)
 """What is looked into field by field."""
@@ -72,8 +59,13 @@ def parts(value: Any, change: Callable[[Any], Any]) -> Iterator[Part]:
         yield value, change
         for each in fields(value):
             below = getattr(value, each.name)
-            if not isinstance(below, get_args(LogicalNode)) and (type(value).__name__, each.name) not in ASIDE:
+            if not isinstance(below, get_args(LogicalNode)) and counts(each):
                 yield from parts(below, lambda new, n=each.name: change(replace(value, **{n: new})))
+
+
+def counts(field: Field[Any]) -> bool:
+    """Whether a field's declaration lets it count; of names of results only whether there is one."""
+    return field.metadata.get(ROLE) not in ("aside", "united", "results")
 
 
 def text(operator: LogicalNode) -> str:
@@ -102,7 +94,7 @@ def test_each_field_that_changes_makes_another_operator() -> None:
             for each in fields(value):
                 field = type(value).__name__, each.name
                 below = getattr(value, each.name)
-                if field in ASIDE or tried[field] >= FEW or isinstance(below, NODES):
+                if not counts(each) or tried[field] >= FEW or isinstance(below, NODES):
                     continue
                 tried[field] += 1
                 others = [not below] if isinstance(below, bool) else [new for new in found[field] if new != below]

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalTemporalFilter
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.traits.aliases import sides
-from rowkind.service.plan.tree import with_inputs
+from rowkind.service.plan.tree import sides, with_inputs
 
 
 def let_out_whole(query: Query) -> Query:

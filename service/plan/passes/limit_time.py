@@ -28,10 +28,10 @@ from rowkind.service.plan.logical import (
     LogicalUnion,
 )
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.traits.aliases import alias, means, sides, source
+from rowkind.service.plan.traits.aliases import alias, means, source
 from rowkind.service.plan.traits.changelog_modes import base
 from rowkind.service.plan.traits.expiries import all_taken_back, on_expire
-from rowkind.service.plan.tree import bottom_up, walk
+from rowkind.service.plan.tree import bottom_up, sides, walk
 from rowkind.service.source_table import SourceTable
 
 _LARGEST_NUMBER = 127

@@ -27,9 +27,8 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.traits.aliases import sides
 from rowkind.service.plan.traits.partitioning import already_partitioned
-from rowkind.service.plan.tree import bottom_up, walk
+from rowkind.service.plan.tree import bottom_up, sides, walk
 
 _OF_PAIRS = ("inner", "left", "right", "full")
 

@@ -29,9 +29,9 @@ from rowkind.service.plan.logical import (
     LogicalSession,
 )
 from rowkind.service.plan.query import Query, SkewHint
-from rowkind.service.plan.traits.aliases import alias, means, sides
+from rowkind.service.plan.traits.aliases import alias, means
 from rowkind.service.plan.traits.unique_keys import matches_one
-from rowkind.service.plan.tree import bottom_up, walk
+from rowkind.service.plan.tree import bottom_up, sides, walk
 
 
 def spread_hot_keys(query: Query) -> Query:

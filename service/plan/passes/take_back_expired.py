@@ -25,12 +25,12 @@ from rowkind.service.plan.logical import (
     LogicalTemporalFilter,
 )
 from rowkind.service.plan.query import Query, TtlHint
-from rowkind.service.plan.traits.aliases import alias, means, sides
+from rowkind.service.plan.traits.aliases import alias, means
 from rowkind.service.plan.traits.changelog_modes import base
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.expiries import on_expire, table
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
-from rowkind.service.plan.tree import with_inputs
+from rowkind.service.plan.tree import sides, with_inputs
 
 
 def take_back_expired(query: Query) -> Query:

@@ -35,11 +35,10 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.traits.aliases import sides
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.traits.likeness import call_meant, likeness, meant
 from rowkind.service.plan.traits.unique_keys import unique_keys
-from rowkind.service.plan.tree import inputs, with_inputs
+from rowkind.service.plan.tree import inputs, sides, with_inputs
 
 _Operator = LogicalNormalize | LogicalJoin | LogicalRank | LogicalAggregate
 _Column = tuple[str, exp.Expr]

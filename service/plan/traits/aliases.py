@@ -6,32 +6,13 @@ import itertools
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
-    LogicalExpand,
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
-    LogicalProject,
     LogicalScan,
     LogicalStamp,
     LogicalTemporalFilter,
-    LogicalUnion,
-    LogicalWindow,
 )
 from rowkind.service.plan.traits.changelog_modes import base
-
-
-def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    """The inputs of an operator, left before right."""
-    match node:
-        case LogicalJoin() | LogicalLookup():
-            return node.sides
-        case LogicalScan() | LogicalUnion() | LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
-            return ()
-        case _:
-            return (node.input,)
 
 
 def source(node: LogicalNode) -> LogicalNode:

@@ -37,9 +37,9 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
-from rowkind.service.plan.traits.aliases import sides
 from rowkind.service.plan.traits.fixed_columns import fixed_columns, told
 from rowkind.service.plan.traits.unique_keys import key_columns
+from rowkind.service.plan.tree import sides
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalRank
 from rowkind.service.plan.scalar.scalars import Columns, resolved, show
-from rowkind.service.plan.traits.aliases import sides
 from rowkind.service.plan.traits.changelog_modes import bare_scan, produced
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
+from rowkind.service.plan.tree import sides
 
 
 class Nodes(Protocol):

@@ -1,0 +1,73 @@
+"""Plain data as texts that are equal where what it says is equal, whatever columns and aliases are called.
+
+One walk over the fields of frozen dataclasses and of the values in them. A field counts unless its role says otherwise
+(`operators.field_roles`), so that a new field counts by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from rowkind.operators.field_roles import ROLE
+from rowkind.service.python.function import PythonFunction, called
+
+ColumnTexts = Mapping[str, str]
+"""What columns are called in a text, by their names."""
+
+
+class Walk:
+    """Values as texts. A kind of plan extends it by what its values mean."""
+
+    def value(self, value: Any, names: ColumnTexts) -> str:
+        """A value, whose columns have these names."""
+        match value:
+            case PythonFunction():
+                return called(value)
+            case tuple():
+                return f"({', '.join(self.value(each, names) for each in value)})"
+            case Mapping():
+                return str({repr(key): self.value(each, names) for key, each in value.items()})
+        return self.fields(value, names) if hasattr(value, "__dataclass_fields__") else repr(value)
+
+    def fields(self, value: Any, names: ColumnTexts, known: Mapping[str, str] | None = None) -> str:
+        """All fields of a value that count; the text of some may be `known`."""
+        known = known or {}
+        parts = []
+        for name, role in roles(type(value)):
+            found = getattr(value, name)
+            # What nodes below compute comes besides; that there are none counts here.
+            if self.counts(name, role) and (role != "child" or found == ()):
+                parts.append(f"{name}={known[name] if name in known else self.field(found, role, names)}")
+        return f"{type(value).__name__}({', '.join(parts)})"
+
+    def counts(self, _name: str, role: str) -> bool:
+        """Whether a field of this name and role counts."""
+        return role not in ("aside", "united")
+
+    def field(self, value: Any, role: str, names: ColumnTexts) -> str:
+        """A field with a role."""
+        match role:
+            case "column" if isinstance(value, tuple):
+                return str([names[each] for each in value])
+            case "column":
+                return "None" if value is None else names[value]
+            case "results" if isinstance(value, Mapping):
+                return str([self.value(each, names) for each in value.values()])
+            case "results":
+                return str(value is not None)
+        return self.value(value, names)
+
+
+def roles(of: type) -> tuple[tuple[str, str], ...]:
+    """The fields of a class, each with its role, empty where it has none."""
+    return tuple((each.name, each.metadata.get(ROLE, "")) for each in fields(of))
+
+
+def children(node: Any) -> Iterator[Any]:
+    """The nodes right below a node, in the order of its fields."""
+    for name, role in roles(type(node)):
+        if role == "child":
+            below = getattr(node, name)
+            yield from below if isinstance(below, tuple) else (below,)
