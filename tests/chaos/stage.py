@@ -101,12 +101,14 @@ class Stage:
     def remake_result(self, name: str) -> str:
         """The topic of a sink is deleted and made anew; its name."""
         topic = self.shop.topic(name)
-        partitions = len(self.admin.list_topics(topic, timeout=30).topics[topic].partitions)
+        # It has to outlive the answer.
+        admin = self.admin
+        partitions = len(admin.list_topics(topic, timeout=30).topics[topic].partitions)
         (check,) = (each for each in self.checks if each.name == name)
         policy = "compact" if check.sink["mode"] == "upsert" else "delete"
         self.shop.delete(topic)
         made = NewTopic(topic, partitions, config={"cleanup.policy": policy, "retention.ms": "-1"})
-        self.admin.create_topics([made])[topic].result()
+        admin.create_topics([made])[topic].result()
         self.results[name].close()
         self.results[name] = Results(self.shop, name)
         return topic
