@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.accumulators import Accumulator, AccumulatorCall, Counts, Extremes, Sums
@@ -63,6 +64,15 @@ class AggregateSpec:
     def __post_init__(self) -> None:
         assert not (self.is_global and self.ttl_ms), "the row of a global aggregate cannot expire"
         assert not (self.ends and (self.until or self.ttl_ms)), "groups are let go of for one reason"
+
+    @property
+    def numbered(self) -> tuple[np.ufunc, int]:
+        """By which of its rows' arrival numbers a group is numbered, and what stands where there is none yet.
+
+        It is the latest. A row of SELECT DISTINCT has the first: where rows only come, it never changes.
+        """
+        numbers = np.iinfo(np.int64)
+        return (np.maximum, numbers.min) if self.calls else (np.minimum, numbers.max)
 
     @property
     def accumulators(self) -> tuple[Accumulator, ...]:

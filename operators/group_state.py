@@ -36,8 +36,6 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.endings import GroupNames
 from rowkind.operators.partial_aggregate import Lifted
 
-_NEVER, _AFTER_ALL = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
@@ -150,12 +148,11 @@ class After:
         if spec.is_global:
             written, alive = written | ~known, np.ones(groups.count, np.bool_)
         come = np.flatnonzero(written & alive)
-        # A row of SELECT DISTINCT arrives with the first of its rows, for it never changes where those only come.
-        never, later = (_NEVER, np.maximum) if spec.calls else (_AFTER_ALL, np.minimum)
-        seq = np.full(groups.count, never)
+        numbered, none = spec.numbered
+        seq = np.full(groups.count, none)
         seq[groups.of_stored] = groups.stored.seq
-        later.at(seq, groups.of_change, changes.seq)
-        seq[seq == never] = 0
+        numbered.at(seq, groups.of_change, changes.seq)
+        seq[seq == none] = 0
         return cls(groups, parts, np.flatnonzero(written & known), come, _packed(spec, lifted, groups, come), seq[come])
 
     @property

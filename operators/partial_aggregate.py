@@ -154,7 +154,7 @@ def add_up(spec: AggregateSpec, changes: Changes, into: Targets | None = None) -
     groups = group(into.rows.hash, [into.rows.key])
     rows, ids = into.rows.take(firsts(groups.ids, groups.count)), groups.ids[into.of]
     sums = _sums(spec, changes, form, rows, ids)
-    return Changes.concat([sums, *(_net_values(changes, *each, rows, ids) for each in enumerate(form.values))])
+    return Changes.concat([sums, *(_net_values(spec, changes, each, rows, ids) for each in enumerate(form.values))])
 
 
 def group_of_sums(spec: AggregateSpec, payloads: pa.BinaryArray) -> pa.BinaryArray:
@@ -247,13 +247,14 @@ def _sums(spec: AggregateSpec, changes: Changes, form: Form, rows: Changes, ids:
     ]
     rows = rows.take(used // 2)
     payload = pack([np.full(len(used), _SUMS), spec.group(rows.payload), *columns])
-    # As the aggregate numbers its rows.
-    seq = _latest(changes.seq, numbers, len(used)) if spec.calls else -_latest(-changes.seq, numbers, len(used))
-    return _changes(rows, payload, seq, 1 - 2 * (used % 2))
+    return _changes(rows, payload, _seq(spec, changes.seq, numbers, len(used)), 1 - 2 * (used % 2))
 
 
-def _net_values(changes: Changes, number: int, values: ValueRows, rows: Changes, ids: Indices) -> Changes:
+def _net_values(
+    spec: AggregateSpec, changes: Changes, stream: tuple[int, ValueRows], rows: Changes, ids: Indices
+) -> Changes:
     """One row for each value of a stream in each group, where the changes leave more or fewer of it."""
+    number, values = stream
     of = ids[:, values.row].ravel()
     value = values.value.take(pa.array(np.tile(np.arange(len(values.row)), len(ids)))) if len(ids) > 1 else values.value
     same = group(mix(of.astype(np.uint64), hash64(value)), [of, value])
@@ -261,7 +262,7 @@ def _net_values(changes: Changes, number: int, values: ValueRows, rows: Changes,
     np.add.at(weight, same.ids, np.tile(values.weight, len(ids)))
     first = firsts(same.ids, same.count)
     payload = pack([np.full(same.count, number), abs(weight), value.take(pa.array(first))])
-    seq = _latest(np.tile(changes.seq[values.row], len(ids)), same.ids[None], same.count)
+    seq = _seq(spec, np.tile(changes.seq[values.row], len(ids)), same.ids[None], same.count)
     return _changes(rows.take(of[first]), payload, seq, weight).filter(weight != 0)
 
 
@@ -278,12 +279,13 @@ def _changes(rows: Changes, payload: pa.BinaryArray, seq: Int64s, weight: Int64s
     )
 
 
-def _latest(seq: Int64s, ids: Indices, count: int) -> Int64s:
-    """The latest number in each group of some sets of groups."""
-    latest = np.full(count, np.iinfo(np.int64).min)
+def _seq(spec: AggregateSpec, seq: Int64s, ids: Indices, count: int) -> Int64s:
+    """The arrival number of each group of some sets of groups."""
+    numbered, none = spec.numbered
+    found = np.full(count, none)
     for each in ids:
-        np.maximum.at(latest, each, seq)
-    return latest
+        numbered.at(found, each, seq)
+    return found
 
 
 def firsts(ids: Indices, count: int) -> Indices:

@@ -29,9 +29,9 @@ log = logging.getLogger("rowkind")
 
 @dataclass
 class AskedToStop:
-    """How often somebody has asked a job to stop. `drains`: queries run, and finish their batches then.
+    """How many signals to stop have come. `drains`: queries run, and finish their batches then.
 
-    `interrupted`: none did, so that what was under way is broken off.
+    `interrupted`: a signal came while none ran, and has interrupted what the main thread did.
     """
 
     count: int = 0

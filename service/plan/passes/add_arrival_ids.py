@@ -114,19 +114,13 @@ def _told_apart(node: LogicalAggregate, *, expiring: bool) -> LogicalAggregate:
     if produced(node.input.input) == "append":
         return node
     side = _side(node.input, expiring=expiring)
-    ids = side.ids or _identity(side.input)
     calls = {
-        name: replace(call, arguments=tuple(dict.fromkeys((*call.arguments, *ids))))
+        name: replace(call, arguments=tuple(dict.fromkeys((*call.arguments, *side.ids))))
         if call.function in ARRIVALS
         else call
         for name, call in node.calls.items()
     }
     return replace(node, input=replace(side, ids=()), calls=calls)
-
-
-def _identity(node: LogicalNode) -> tuple[str, ...]:
-    keys = in_order(unique_keys(node), node)
-    return keys[0] if keys else tuple(columns(node))
 
 
 def _numbers_rows(node: LogicalRank) -> bool:
