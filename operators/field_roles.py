@@ -5,7 +5,9 @@ A field without a role counts as it is. So a new field counts unless its class s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
 
 ROLE = "role"
 
@@ -23,3 +25,16 @@ UNITED: Mapping[str, str] = {ROLE: "united"}
 
 CHILD: Mapping[str, str] = {ROLE: "child"}
 """A node right below, or several; it counts by what it computes."""
+
+
+def roles(of: type) -> tuple[tuple[str, str], ...]:
+    """The fields of a class, each with its role, empty where it has none."""
+    return tuple((each.name, each.metadata.get(ROLE, "")) for each in fields(of))
+
+
+def children(node: Any) -> Iterator[Any]:
+    """The nodes right below a node, in the order of its fields."""
+    for name, role in roles(type(node)):
+        if role == "child":
+            below = getattr(node, name)
+            yield from below if isinstance(below, tuple) else (below,)

@@ -99,7 +99,7 @@ class _PhysicalWalk(Walk):
 
 
 class _Same(dict[str, str]):
-    """ColumnTexts that stay as they are."""
+    """Names that stay as they are."""
 
     def __missing__(self, name: str) -> str:
         return name

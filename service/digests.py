@@ -6,11 +6,10 @@ One walk over the fields of frozen dataclasses and of the values in them. A fiel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Mapping
 from typing import Any
 
-from rowkind.operators.field_roles import ROLE
+from rowkind.operators.field_roles import roles
 from rowkind.service.python.function import PythonFunction, called
 
 ColumnTexts = Mapping[str, str]
@@ -58,16 +57,3 @@ class Walk:
             case "results":
                 return str(value is not None)
         return self.value(value, names)
-
-
-def roles(of: type) -> tuple[tuple[str, str], ...]:
-    """The fields of a class, each with its role, empty where it has none."""
-    return tuple((each.name, each.metadata.get(ROLE, "")) for each in fields(of))
-
-
-def children(node: Any) -> Iterator[Any]:
-    """The nodes right below a node, in the order of its fields."""
-    for name, role in roles(type(node)):
-        if role == "child":
-            below = getattr(node, name)
-            yield from below if isinstance(below, tuple) else (below,)

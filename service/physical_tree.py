@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rowkind.operators.field_roles import children
 from rowkind.service.clocks import Clock, Closing
-from rowkind.service.digests import children
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,

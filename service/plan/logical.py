@@ -67,7 +67,7 @@ class LogicalInput:
 
     `carried` are the columns that the operator's rows or its condition need; `sub_key` those of the sub-key. The rows
     of one key are dealt out to as many shards as `spread`, or each goes to as many as `copies`. `closing` is when they
-    are let go of because of a time of their own. `remade`: the join below keeps them. `arrival` is the column with
+    are dropped because of a time of their own. `remade`: the join below keeps them. `arrival` is the column with
     their arrival numbers, None for their own; `ids` are carried to keep rows of different arrival apart.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from rowkind.service.digests import children, roles
+from rowkind.operators.field_roles import children, roles
 from rowkind.service.plan.logical import LogicalInput, LogicalNode
 
 

@@ -7,7 +7,7 @@ other plans: then the operator is like another one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, get_args
 
@@ -64,8 +64,17 @@ def parts(value: Any, change: Callable[[Any], Any]) -> Iterator[Part]:
 
 
 def counts(field: Field[Any]) -> bool:
-    """Whether a field's declaration lets it count; of names of results only whether there is one."""
-    return field.metadata.get(ROLE) not in ("aside", "united", "results")
+    """Whether a field's declaration lets it count."""
+    return field.metadata.get(ROLE) not in ("aside", "united")
+
+
+def others(field: Field[Any], below: Any, found: list[Any]) -> list[Any]:
+    """What a field is changed to; of the name of a result only whether there is one counts."""
+    if isinstance(below, bool):
+        return [not below]
+    if field.metadata.get(ROLE) == "results" and not isinstance(below, Mapping):
+        return [None if below is not None else "a column"]
+    return [new for new in found if new != below]
 
 
 def text(operator: LogicalNode) -> str:
@@ -97,8 +106,7 @@ def test_each_field_that_changes_makes_another_operator() -> None:
                 if not counts(each) or tried[field] >= FEW or isinstance(below, NODES):
                     continue
                 tried[field] += 1
-                others = [not below] if isinstance(below, bool) else [new for new in found[field] if new != below]
-                for new in others:
+                for new in others(each, below, found[field]):
                     try:
                         changed = change(replace(value, **{each.name: new}))
                     except AssertionError:

@@ -124,7 +124,7 @@ def _carried(side: LogicalInput) -> Mapping[str, _Column]:
 def _calls(node: LogicalAggregate) -> Mapping[str, _Call]:
     columns = likeness(node.input.input).columns
     texts = {name: meant(columns[name]) for name in node.input.carried}
-    return {call_meant(call, columns): (name, _over(call, texts)) for name, call in node.calls.items()}
+    return {call_meant(call, texts): (name, _over(call, texts)) for name, call in node.calls.items()}
 
 
 def _over(call: LogicalCall, names: Mapping[str, str]) -> LogicalCall:

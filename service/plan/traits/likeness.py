@@ -10,7 +10,7 @@ What is not looked into is like nothing but itself: so are views that stand, whi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ from rowkind.service.plan.logical import (
     LogicalScan,
 )
 from rowkind.service.plan.memoized import memoized
-from rowkind.service.plan.scalar.conjuncts import substitute
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.tree import sides
 
@@ -82,63 +82,47 @@ def meant(expression: exp.Expr) -> str:
     return _digest(repr(node))
 
 
-def call_meant(call: LogicalCall, meanings: Meanings) -> str:
-    """What a call means over columns of these meanings, as a text."""
-    return _digest(_WALK.value(call, _Meant(meanings)))
+def call_meant(call: LogicalCall, texts: ColumnTexts) -> str:
+    """What a call means over columns whose meanings have these texts, as a text."""
+    return _digest(_WALK.value(call, texts))
 
 
 def _of_operator(node: LogicalJoin | LogicalAggregate | LogicalRank | LogicalNormalize) -> Likeness:
-    below, carried, meanings = [], dict[str, exp.Expr](), dict[str, exp.Expr]()
+    below, texts, carried = [], dict[str, str](), dict[str, str]()
     for place, side in enumerate(sides(node)):
         text, of_side = _side(side, f"{place}." if isinstance(node, LogicalJoin) else "")
         below.append(text)
-        meanings |= of_side
+        texts |= of_side
         if place == 0 or not (isinstance(node, LogicalJoin) and node.keeps_left):
             carried |= {name: of_side[name] for name in side.carried}
-    own, results = _results(node, meanings)
-    text = _digest(f"{_WALK.fields(node, _Meant(meanings), own)} of {below}")
-    return Likeness(text, {**carried, **results} if not isinstance(node, LogicalAggregate) else results)
+    own, results = _results(node, texts)
+    emitted = results if isinstance(node, LogicalAggregate) else {**carried, **results}
+    text = _digest(f"{_WALK.fields(node, texts, own)} of {below}")
+    return Likeness(text, {name: resolved(each) for name, each in emitted.items()})
 
 
-def _results(node: LogicalNode, meanings: Meanings) -> tuple[Mapping[str, str], Meanings]:
+def _results(node: LogicalNode, texts: ColumnTexts) -> tuple[Mapping[str, str], ColumnTexts]:
     """Fields of an operator that are over its results, as texts, and what the columns that it adds mean."""
     match node:
-        case LogicalJoin():
-            return {}, {} if node.answer is None else {node.answer: resolved("answer")}
+        case LogicalJoin() if node.answer is not None:
+            return {}, {node.answer: "answer"}
         case LogicalAggregate():
-            calls = {name: resolved(call_meant(call, meanings)) for name, call in node.calls.items()}
-            ending = _WALK.value(node.ending, _Meant(calls))
-            return {"ending": ending}, {**{name: meanings[name] for name in node.group}, **calls}
+            calls = {name: call_meant(call, texts) for name, call in node.calls.items()}
+            return {"ending": _WALK.value(node.ending, calls)}, {**{name: texts[name] for name in node.group}, **calls}
         case LogicalRank():
-            numbers = {name: resolved(f"number {of}") for name, of in {**node.numbers, **node.asked}.items()}
-            condition = _WALK.value(node.condition, _Meant({**meanings, **numbers}))
+            numbers = {name: f"number {of}" for name, of in {**node.numbers, **node.asked}.items()}
+            condition = _WALK.value(node.condition, {**texts, **numbers})
             return {"condition": condition}, {name: numbers[name] for name in node.numbers}
         case LogicalNormalize() if node.arrival is not None:
-            return {}, {node.arrival: resolved(ARRIVAL)}
+            return {}, {node.arrival: ARRIVAL}
     return {}, {}
 
 
-def _side(side: LogicalInput, prefix: str) -> tuple[str, Meanings]:
-    """What comes to an operator and what is chosen for it, and what the columns mean that come to it."""
+def _side(side: LogicalInput, prefix: str) -> tuple[str, ColumnTexts]:
+    """What comes to an operator and what is chosen for it, and what the columns mean that come to it, as texts."""
     below = likeness(side.input)
-    meanings = {name: resolved(f"{prefix}{meant(each)}") for name, each in below.columns.items()}
-    return f"{below.text} {_WALK.fields(side, _Meant(meanings))}", meanings
-
-
-class _Meant(ColumnTexts):
-    """Columns by what they mean."""
-
-    def __init__(self, meanings: Meanings) -> None:
-        self.meanings = meanings
-
-    def __getitem__(self, name: str) -> str:
-        return meant(self.meanings[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.meanings)
-
-    def __len__(self) -> int:
-        return len(self.meanings)
+    texts = {name: f"{prefix}{meant(each)}" for name, each in below.columns.items()}
+    return f"{below.text} {_WALK.fields(side, texts)}", texts
 
 
 class _LogicalWalk(Walk):
@@ -148,8 +132,7 @@ class _LogicalWalk(Walk):
         """A value, whose columns have these names."""
         match value:
             case exp.Expr():
-                assert isinstance(names, _Meant), "expressions are over columns that mean something"
-                return meant(substitute(value, names.meanings))
+                return meant(substitute(value, {name: resolved(names[name]) for name in reads(value)}))
             case Type():
                 return repr(value)
         return super().value(value, names)
