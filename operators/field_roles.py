@@ -27,6 +27,20 @@ CHILD: Mapping[str, str] = {ROLE: "child"}
 """A node right below, or several; it counts by what it computes."""
 
 
+FACT = "fact"
+
+NO_FACT: Mapping[str, Any] = {FACT: None}
+"""State does not depend on it, or another fact of a checkpoint says the same (`service.plan.fingerprint`)."""
+
+
+def fact(name: str, says: str = "", empty: str = "") -> Mapping[str, Any]:
+    """The name of a field among the facts of a checkpoint, for good: it outlives a change of the field's own name.
+
+    `says` is its text if it is true, `empty` if it is false, None or without elements; without either it is left out.
+    """
+    return {FACT: (name, says, empty)}
+
+
 def roles(of: type) -> tuple[tuple[str, str], ...]:
     """The fields of a class, each with its role, empty where it has none."""
     return tuple((each.name, each.metadata.get(ROLE, "")) for each in fields(of))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.aggregate_function import AggregateFunction, Stage
-from rowkind.operators.field_roles import ASIDE, COLUMN
+from rowkind.operators.field_roles import ASIDE, COLUMN, NO_FACT, fact
 from rowkind.service.clocks import Closing, Ending
 from rowkind.service.python.function import PythonFunction
 
@@ -58,13 +58,13 @@ class Aggregation:
     is when groups are let go of, by one of their columns, and `ending` the same by what they have as result.
     """
 
-    input: Record
-    group: tuple[str, ...] = field(metadata=COLUMN)
-    calls: tuple[AggregateCall, ...]
-    output: Record
-    retracts: bool
-    is_global: bool
-    ttl_ms: int | None
+    input: Record = field(metadata=NO_FACT)
+    group: tuple[str, ...] = field(metadata={**COLUMN, **fact("group", empty="none")})
+    calls: tuple[AggregateCall, ...] = field(metadata=fact("calls", empty="none"))
+    output: Record = field(metadata=NO_FACT)
+    retracts: bool = field(metadata=fact("state", "values that may be taken back", empty="sums only"))
+    is_global: bool = field(metadata=NO_FACT)
+    ttl_ms: int | None = field(metadata=NO_FACT)
     closing: Closing | None = field(default=None, repr=False)
     ending: Ending | None = field(default=None, repr=False)
 

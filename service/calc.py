@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rowkind.avro.schema import Record
-from rowkind.operators.field_roles import ASIDE, COLUMN
+from rowkind.operators.field_roles import ASIDE, COLUMN, NO_FACT, fact
 from rowkind.operators.ranking import Ranking
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.expression import Expand, Expression
@@ -68,21 +68,21 @@ class Calc:
     """
 
     input: Record = field(metadata=ASIDE)
-    output: Record
-    columns: tuple[Expression, ...]
-    key: Key = field(default_factory=Key)
-    sub_key: tuple[SubKeyPart, ...] = ()
-    predicate: Expression | None = None
-    side: int = 0
-    replaced_by: tuple[str, ...] = field(default=(), metadata=COLUMN)
-    upsert: bool = False
-    delete_time: str | None = field(default=None, metadata=COLUMN)
-    nets: bool = False
-    partial: Aggregation | Contest | None = None
+    output: Record = field(metadata=NO_FACT)
+    columns: tuple[Expression, ...] = field(metadata=fact("columns"))
+    key: Key = field(default_factory=Key, metadata=fact("key"))
+    sub_key: tuple[SubKeyPart, ...] = field(default=(), metadata=fact("sub-key", empty="none"))
+    predicate: Expression | None = field(default=None, metadata=fact("filter", empty="none"))
+    side: int = field(default=0, metadata=fact("side"))
+    replaced_by: tuple[str, ...] = field(default=(), metadata={**COLUMN, **NO_FACT})
+    upsert: bool = field(default=False, metadata=NO_FACT)
+    delete_time: str | None = field(default=None, metadata={**COLUMN, **NO_FACT})
+    nets: bool = field(default=False, metadata=NO_FACT)
+    partial: Aggregation | Contest | None = field(default=None, metadata=NO_FACT)
     refreshes: bool = field(default=False, metadata=ASIDE)
-    on_error: OnError = "fail"
-    expands: tuple[Expand, ...] = ()
-    arrival: Expression | None = None
+    on_error: OnError = field(default="fail", metadata=NO_FACT)
+    expands: tuple[Expand, ...] = field(default=(), metadata=fact("expands"))
+    arrival: Expression | None = field(default=None, metadata=fact("arrival"))
 
     @property
     def expanded(self) -> Record:

@@ -14,7 +14,7 @@ from typing import Any
 from rowkind.avro.schema import Field, Record, Type
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import ARRIVAL
-from rowkind.service.digests import ColumnTexts, Walk
+from rowkind.service.digests import AS_NAMED, ColumnTexts, Walk
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.matching import DefinedVariable
 from rowkind.service.physical import (
@@ -53,7 +53,7 @@ class _PhysicalWalk(Walk):
             return ""
         calc, expands = node.calc, []
         # Those of a table are the same for every reader, and which of them one reads does not count.
-        names: ColumnTexts = _Same() if isinstance(node, PhysicalScan) else {**_numbered(calc.input), ARRIVAL: ARRIVAL}
+        names: ColumnTexts = AS_NAMED if isinstance(node, PhysicalScan) else {**_numbered(calc.input), ARRIVAL: ARRIVAL}
         first = names
         for each in calc.expands:
             expands.append(self.value(each, names))
@@ -96,13 +96,6 @@ class _PhysicalWalk(Walk):
     def counts(self, name: str, role: str) -> bool:
         """Whether a field counts."""
         return super().counts(name, role) and (self._ttl or name != "ttl_ms")
-
-
-class _Same(dict[str, str]):
-    """Names that stay as they are."""
-
-    def __missing__(self, name: str) -> str:
-        return name
 
 
 _TOKEN = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)\"""")

@@ -16,6 +16,15 @@ ColumnTexts = Mapping[str, str]
 """What columns are called in a text, by their names."""
 
 
+class _AsNamed(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+AS_NAMED: ColumnTexts = _AsNamed()
+"""Columns by their own names."""
+
+
 class Walk:
     """Values as texts. A kind of plan extends it by what its values mean."""
 

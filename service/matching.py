@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Type
-from rowkind.operators.field_roles import ASIDE, COLUMN
+from rowkind.operators.field_roles import ASIDE, COLUMN, NO_FACT, fact
 from rowkind.operators.match_calls import MatchAggregate, MatchCall
 from rowkind.operators.row_pattern import Program, Skip
 from rowkind.service.expression import Expression
@@ -19,13 +19,13 @@ class SoughtPattern:
     `all_rows`: all rows of a match come out, and not one.
     """
 
-    text: str = field(metadata=ASIDE)
-    names: tuple[str, ...]
-    program: Program
-    skip: Skip
-    skip_text: str = field(metadata=ASIDE)
-    within: int | None
-    all_rows: bool
+    text: str = field(metadata={**ASIDE, **fact("pattern")})
+    names: tuple[str, ...] = field(metadata=NO_FACT)
+    program: Program = field(metadata=NO_FACT)
+    skip: Skip = field(metadata=NO_FACT)
+    skip_text: str = field(metadata={**ASIDE, **fact("skip")})
+    within: int | None = field(metadata=fact("within", empty="any time"))
+    all_rows: bool = field(metadata=fact("rows", "all", empty="one"))
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,6 @@ class Matching:
     """
 
     sought: SoughtPattern
-    conditions: tuple[DefinedVariable | None, ...]
-    carried: tuple[str, ...] = field(metadata=COLUMN)
-    calls: tuple[CalledColumn, ...]
+    conditions: tuple[DefinedVariable | None, ...] = field(metadata=NO_FACT)
+    carried: tuple[str, ...] = field(metadata={**COLUMN, **NO_FACT})
+    calls: tuple[CalledColumn, ...] = field(metadata=fact("measures", empty="none"))

@@ -13,7 +13,7 @@ from typing import Literal
 
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.operators.field_roles import ASIDE, CHILD, COLUMN, RESULTS
+from rowkind.operators.field_roles import ASIDE, CHILD, COLUMN, NO_FACT, RESULTS, fact
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import Calc, OnError
@@ -98,17 +98,17 @@ class PhysicalJoin:
     """
 
     node: str = field(metadata=ASIDE)
-    kind: PhysicalJoinKind
+    kind: PhysicalJoinKind = field(metadata=fact("kind"))
     left: PhysicalNode = field(metadata=CHILD)
     right: PhysicalNode = field(metadata=CHILD)
-    left_input: PhysicalInput
-    right_input: PhysicalInput
-    schema: Record
-    condition: Expression | None
+    left_input: PhysicalInput = field(metadata=fact("left"))
+    right_input: PhysicalInput = field(metadata=fact("right"))
+    schema: Record = field(metadata=NO_FACT)
+    condition: Expression | None = field(metadata=fact("condition", empty="none"))
     calc: Calc = field(metadata=ASIDE)
     facts: tuple[PhysicalNode, ...] = field(default=(), metadata=CHILD)
     on_error: OnError = "fail"
-    near: TimeBounds | None = None
+    near: TimeBounds | None = field(default=None, metadata=NO_FACT)
     placed: str = field(default="", metadata=ASIDE)
     unmarked: tuple[str, ...] = field(default=(), metadata=ASIDE)
     traits: Traits = field(default=Traits(), metadata=ASIDE)
@@ -137,10 +137,10 @@ class RankCondition:
     says what becomes of a row on which the condition fails: unless the query does, it is not in the result.
     """
 
-    expression: Expression
-    numbers: Record
-    functions: tuple[RankFunction, ...]
-    bound: str | None = field(default=None, metadata=COLUMN)
+    expression: Expression = field(metadata=fact("condition"))
+    numbers: Record = field(metadata=NO_FACT)
+    functions: tuple[RankFunction, ...] = field(metadata=NO_FACT)
+    bound: str | None = field(default=None, metadata={**COLUMN, **NO_FACT})
     on_error: OnError = "fail"
 
 
@@ -156,18 +156,18 @@ class PhysicalRank:
 
     node: str = field(metadata=ASIDE)
     input: PhysicalNode = field(metadata=CHILD)
-    state: PhysicalInput
-    ranking: Ranking
-    numbers: Mapping[str, RankFunction] = field(metadata=RESULTS)
-    strategy: RankStrategy
+    state: PhysicalInput = field(metadata=fact("state"))
+    ranking: Ranking = field(metadata=fact("rows"))
+    numbers: Mapping[str, RankFunction] = field(metadata={**RESULTS, **fact("number")})
+    strategy: RankStrategy = field(metadata=NO_FACT)
     reason: str = field(metadata=ASIDE)
-    identity: tuple[str, ...] = field(metadata=COLUMN)
+    identity: tuple[str, ...] = field(metadata={**COLUMN, **fact("identity", empty="none")})
     partition: tuple[str, ...] = field(metadata=ASIDE)
     order: tuple[str, ...] = field(metadata=ASIDE)
-    schema: Record
+    schema: Record = field(metadata=NO_FACT)
     calc: Calc = field(metadata=ASIDE)
     condition: RankCondition | None = None
-    settled: int | None = None
+    settled: int | None = field(default=None, metadata=fact("settled"))
     unmarked: tuple[str, ...] = field(default=(), metadata=ASIDE)
     traits: Traits = field(default=Traits(), metadata=ASIDE)
     fused: bool = field(default=False, metadata=ASIDE)
@@ -183,13 +183,13 @@ class PhysicalSession:
 
     node: str = field(metadata=ASIDE)
     input: PhysicalNode = field(metadata=CHILD)
-    state: PhysicalInput
-    time: str = field(metadata=COLUMN)
-    gap: int
-    ends: bool
+    state: PhysicalInput = field(metadata=fact("state"))
+    time: str = field(metadata={**COLUMN, **fact("time")})
+    gap: int = field(metadata=fact("gap"))
+    ends: bool = field(metadata=fact("ends", "of each row"))
     partition: tuple[str, ...] = field(metadata=ASIDE)
     order: str = field(metadata=ASIDE)
-    schema: Record
+    schema: Record = field(metadata=NO_FACT)
     calc: Calc = field(metadata=ASIDE)
     traits: Traits = field(default=Traits(), metadata=ASIDE)
     fused: bool = field(default=False, metadata=ASIDE)
@@ -215,14 +215,14 @@ class PhysicalOver:
 
     node: str = field(metadata=ASIDE)
     input: PhysicalNode = field(metadata=CHILD)
-    state: PhysicalInput
-    calls: tuple[WindowCall, ...]
-    measure: OrderMeasure | None
+    state: PhysicalInput = field(metadata=fact("state"))
+    calls: tuple[WindowCall, ...] = field(metadata=fact("calls", empty="none"))
+    measure: OrderMeasure | None = field(metadata=NO_FACT)
     partition: tuple[str, ...] = field(metadata=ASIDE)
-    order: tuple[str, ...] = field(metadata=ASIDE)
-    schema: Record
+    order: tuple[str, ...] = field(metadata={**ASIDE, **fact("order", empty="none")})
+    schema: Record = field(metadata=NO_FACT)
     calc: Calc = field(metadata=ASIDE)
-    ahead: int | None = None
+    ahead: int | None = field(default=None, metadata=fact("keeps"))
     traits: Traits = field(default=Traits(), metadata=ASIDE)
     fused: bool = field(default=False, metadata=ASIDE)
 
@@ -242,11 +242,11 @@ class PhysicalNormalize:
 
     node: str = field(metadata=ASIDE)
     input: PhysicalNode = field(metadata=CHILD)
-    state: PhysicalInput
+    state: PhysicalInput = field(metadata=fact("state"))
     reason: str = field(metadata=ASIDE)
     calc: Calc = field(metadata=ASIDE)
-    takes_back: bool = False
-    arrivals: bool = False
+    takes_back: bool = field(default=False, metadata=fact("expired", "taken back"))
+    arrivals: bool = field(default=False, metadata=fact("arrivals", "emitted"))
     traits: Traits = field(default=Traits(), metadata=ASIDE)
     fused: bool = field(default=False, metadata=ASIDE)
 
@@ -268,11 +268,11 @@ class PhysicalLookup:
     node: str = field(metadata=ASIDE)
     left: PhysicalNode = field(metadata=CHILD)
     right: PhysicalNode = field(metadata=CHILD)
-    left_input: PhysicalInput
-    right_input: PhysicalInput
-    match: TimeMatch | None
-    pads: bool
-    schema: Record
+    left_input: PhysicalInput = field(metadata=fact("left"))
+    right_input: PhysicalInput = field(metadata=fact("right"))
+    match: TimeMatch | None = field(metadata=fact("by"))
+    pads: bool = field(metadata=fact("kind", "left", empty="inner"))
+    schema: Record = field(metadata=NO_FACT)
     calc: Calc = field(metadata=ASIDE)
     traits: Traits = field(default=Traits(), metadata=ASIDE)
     fused: bool = field(default=False, metadata=ASIDE)
@@ -288,15 +288,15 @@ class PhysicalTemporalFilter:
 
     node: str = field(metadata=ASIDE)
     input: PhysicalNode = field(metadata=CHILD)
-    clock: Clock
-    begins: ColumnTime | None
-    ends: ColumnTime | None
+    clock: Clock = field(metadata=fact("clock"))
+    begins: ColumnTime | None = field(metadata=fact("begins", empty="always"))
+    ends: ColumnTime | None = field(metadata=fact("ends", empty="always"))
     reason: str = field(metadata=ASIDE)
     calc: Calc = field(metadata=ASIDE)
-    closing: Closing | None = None
-    most: int | None = None
+    closing: Closing | None = field(default=None, metadata=NO_FACT)
+    most: int | None = field(default=None, metadata=NO_FACT)
     order: tuple[str, ...] = field(default=(), metadata=ASIDE)
-    whole: bool = False
+    whole: bool = field(default=False, metadata=NO_FACT)
     traits: Traits = field(default=Traits(), metadata=ASIDE)
     fused: bool = field(default=False, metadata=ASIDE)
 
@@ -307,7 +307,7 @@ class PhysicalStamp:
 
     node: str = field(metadata=ASIDE)
     input: PhysicalNode = field(metadata=CHILD)
-    schema: Record
+    schema: Record = field(metadata=NO_FACT)
     calc: Calc = field(metadata=ASIDE)
     traits: Traits = field(default=Traits(), metadata=ASIDE)
     fused: bool = field(default=False, metadata=ASIDE)
@@ -327,7 +327,7 @@ class PhysicalMatch:
     closing: Closing
     partition: tuple[str, ...] = field(metadata=ASIDE)
     order: tuple[str, ...] = field(metadata=ASIDE)
-    schema: Record
+    schema: Record = field(metadata=NO_FACT)
     calc: Calc = field(metadata=ASIDE)
     traits: Traits = field(default=Traits(), metadata=ASIDE)
     fused: bool = field(default=False, metadata=ASIDE)

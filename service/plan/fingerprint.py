@@ -1,42 +1,46 @@
-"""What a checkpoint's state depends on, so that a changed query is never run over the state of another.
+"""What a checkpoint's state depends on, so that a changed query never runs over the state of another.
 
-The fingerprint of a plan is a flat mapping of readable facts: per node the layout, keys and schemas that decided
-which bytes went into which shard. Two plans with equal fingerprints may share a checkpoint. Names, comments, filters
-below the state and anything above the last operator may change freely only if no fact changes.
+The fingerprint of a plan is a flat mapping of readable facts: per node the layout, keys and schemas that decide which
+bytes go into which shard. Two plans with equal fingerprints may share a checkpoint. Names, comments, filters below the
+state and anything above the last operator may change freely if no fact changes.
+
+The facts come from one walk over the fields of the nodes and their calcs. A field counts unless its declaration says
+that state does not depend on it (`operators.field_roles`). Names and texts of facts are part of the checkpoint format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, fields
+from typing import Any
 
+from rowkind.avro.schema import Field as Column
+from rowkind.operators.field_roles import FACT, ROLE
 from rowkind.operators.match_calls import Classifier, MatchNumber
-from rowkind.service.aggregation import AggregateCall
+from rowkind.operators.ranking import Ranking
+from rowkind.service.aggregation import AggregateCall, Aggregation, GatheredOrder
 from rowkind.service.calc import ROW_DIGEST, Calc
-from rowkind.service.clocks import Closing, ColumnTime, Ending
+from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
+from rowkind.service.digests import AS_NAMED, ColumnTexts, Walk
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.keys import Key, SubKeyPart
-from rowkind.service.matching import CalledColumn
+from rowkind.service.matching import CalledColumn, DefinedVariable, Matching, SoughtPattern
 from rowkind.service.over_call import WindowCall
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
-    PhysicalJoin,
     PhysicalLookup,
-    PhysicalMatch,
     PhysicalNode,
-    PhysicalNormalize,
     PhysicalOver,
     PhysicalRank,
     PhysicalScan,
-    PhysicalSession,
     PhysicalSink,
-    PhysicalStamp,
-    PhysicalTemporalFilter,
     PhysicalUnion,
+    RankCondition,
 )
 from rowkind.service.physical_tree import inputs, walk
 from rowkind.service.python.function import called
+from rowkind.service.source_table import SourceTable
 
 Fingerprint = dict[str, str]
 
@@ -46,16 +50,11 @@ def fingerprint(sink: PhysicalSink) -> Fingerprint:
     facts = {"sink.topic": sink.topic, "sink.mode": sink.mode}
     for node in walk(sink):
         if isinstance(node, PhysicalSink):
-            facts["sink.key"] = ", ".join(node.key) or "none"
+            facts["sink.key"] = _text(node.key) or "none"
             # A batch that was written in part is completed by the other tasks: each row must be in the same one again.
             facts["sink.rows"] = "shuffled by key" if node.exchange else "from where they are"
-            continue
-        own = {**_own(node), "inputs": ", ".join(each.node for each in inputs(node)) or "none"}
-        if not isinstance(node, PhysicalUnion):
-            own |= _calc(node.calc)
-        if not isinstance(node, PhysicalScan | PhysicalUnion):
-            own["stage"] = "that of its consumer" if node.fused else "its own"
-        facts |= {f"{node.node}.{fact}": value for fact, value in own.items()}
+        else:
+            facts |= {f"{node.node}.{fact}": text for fact, text in _of_node(node).items()}
     return facts
 
 
@@ -80,126 +79,164 @@ def _apart(*values: str) -> list[str]:
     return [", ".join(parts) or "none" for parts in only] if any(only) else list(values)
 
 
-def _own(
-    node: PhysicalNode,
-) -> Fingerprint:
-    match node:
-        case PhysicalScan():
-            return {"topic": node.source.topic, "mode": node.source.mode, **_digest(node)}
-        case PhysicalJoin():
-            return {
-                "kind": node.kind,
-                "condition": node.condition.text if node.condition else "none",
-                **(_functions(node.condition, of="condition's ") if node.condition else {}),
-                "left": _input(node.left_input),
-                "right": _input(node.right_input),
-            }
-        case PhysicalAggregate():
-            return {
-                "group": _columns(node.aggregation.group),
-                "calls": "; ".join(map(_call, node.aggregation.calls)) or "none",
-                "state": "values that may be taken back" if node.aggregation.retracts else "sums only",
-                **_on_error(node.aggregation.calls, node.calc),
-                **_closing(node.aggregation.closing),
-                **_ending(node.aggregation.ending),
-            }
+def _of_node(node: PhysicalNode) -> Fingerprint:
+    facts = _facts(node) | _digest(node) | {"inputs": ", ".join(each.node for each in inputs(node)) or "none"}
+    if isinstance(node, PhysicalUnion):
+        return facts
+    facts |= _facts(node.calc) | _functions(node.calc.expressions) | _on_error(node)
+    return facts if isinstance(node, PhysicalScan) else facts | _stage(fused=node.fused)
+
+
+def _stage(*, fused: bool) -> Fingerprint:
+    return {"stage": "that of its consumer" if fused else "its own"}
+
+
+def _facts(value: Any) -> Fingerprint:
+    """The facts of a value's fields; those that are several fields in one are at hand."""
+    facts, known = {}, _together(value)
+    for each in fields(value):
+        name, says, empty = each.metadata.get(FACT) or ("", "", "")
+        if name in known:
+            facts[name] = known[name]
+        elif name or _counts(each, getattr(value, each.name)):
+            facts |= _fact(name or each.name, getattr(value, each.name), says, empty)
+    return facts
+
+
+def _counts(of: Field[Any], value: Any) -> bool:
+    """Whether a field that was given no name counts: it does, but for the default that earlier checkpoints have."""
+    default = of.default_factory() if of.default_factory is not MISSING else of.default
+    return FACT not in of.metadata and of.metadata.get(ROLE) not in ("aside", "child") and value != default
+
+
+def _fact(name: str, value: Any, says: str, empty: str) -> Fingerprint:
+    """The facts that a field says; those of what it holds, where that has names of its own."""
+    match value:
+        case SourceTable():
+            return {"topic": value.topic, "mode": value.mode}
+        case Matching():
+            return _facts(value) | dict(_defines(value))
+        case Aggregation() | SoughtPattern() | RankCondition():
+            return _facts(value)
+        case Closing():
+            return {"late": _text(value.late), "kept until": _kept(value.kept), "watermark": value.clock.name}
+        case Ending():
+            return {"kept until": _text(value.at), "watermark": value.clock.name}
+        case Expression():
+            return {name: value.text} | (_functions([value], of="condition's ") if name == "condition" else {})
+        case None | False | ():
+            return {name: empty} if empty else {}
+        case True:
+            return {name: says}
+    return {name: _text(value)}
+
+
+def _together(value: Any) -> Fingerprint:
+    """Facts that several fields say together."""
+    match value:
         case PhysicalRank():
-            return {
-                "rows": ", ".join(f"{name} {value}" for name, value in asdict(node.ranking).items()),
-                "number": ", ".join(
-                    name if function == node.ranking.function else f"{name} {function}"
-                    for name, function in node.numbers.items()
-                )
-                or "none",
-                "state": f"{node.strategy}, {_input(node.state)}",
-                "identity": _columns(node.identity),
-                **({"condition": node.condition.expression.text} if node.condition is not None else {}),
-                **({"settled": str(node.settled)} if node.settled is not None else {}),
-            }
-        case PhysicalSession():
-            ends = {"ends": "of each row"} if node.ends else {}
-            return {"time": node.time, "gap": str(node.gap), **ends, "state": _input(node.state)}
-        case PhysicalOver():
-            calls = "; ".join(
-                f"{call.name}: {call.text}" + " of the last values" * (call.function == "lag" and call.skips)
-                for call in node.calls
-            )
-            tail = {"keeps": "what later rows see" + " by their times" * node.passes} if node.ahead is not None else {}
-            own = {"calls": calls, "order": _columns(node.order), "state": _input(node.state), **tail}
-            return own | _on_error(node.calls, node.calc)
+            numbers = (name if of == value.ranking.function else f"{name} {of}" for name, of in value.numbers.items())
+            return {"number": ", ".join(numbers) or "none", "state": f"{value.strategy}, {_text(value.state)}"}
+        case PhysicalOver() if value.ahead is not None:
+            return {"keeps": "what later rows see" + " by their times" * value.passes}
+        case SoughtPattern() if value.within is not None:
+            return {"within": f"{value.within} us"}
         case PhysicalLookup():
-            match = node.match
-            kept = ", what is met as a list" * (node.left.traits.mode != "append" or node.calc.refreshes)
-            by = f"arrival{kept}" if match is None else f"{match.left} {match.comparison} {match.right}"
-            return {
-                "kind": "left" if node.pads else "inner",
-                "by": by + (" of versions" if match is not None and match.versions else ""),
-                "left": _input(node.left_input),
-                "right": _input(node.right_input),
-            }
-        case PhysicalMatch():
-            return _match(node)
-        case PhysicalNormalize():
-            expired = {"expired": "taken back"} if node.takes_back else {}
-            arrivals = {"arrivals": "emitted"} if node.arrivals else {}
-            return {"state": _input(node.state), **expired, **arrivals}
-        case PhysicalTemporalFilter():
-            return {"begins": _time(node.begins), "ends": _time(node.ends), "clock": node.clock.name}
-        case PhysicalStamp() | PhysicalUnion():
-            return {}
+            return {"by": _met(value)}
+        case Calc():
+            named = zip(value.columns, value.output.fields, strict=True)
+            return {"columns": ", ".join(f"{each.text} AS {_text(column)}" for each, column in named)}
+    return {}
 
 
-def _match(node: PhysicalMatch) -> Fingerprint:
-    sought, found = node.matching.sought, {}
-    for name, each in zip(sought.names, node.matching.conditions, strict=True):
-        called_ = "" if each is None or not each.calls else f" of {'; '.join(map(_called, each.calls))}"
-        found[f"define {name}"] = "always" if each is None else f"{each.condition.text}{called_}"
-        found |= {} if each is None else _functions(each.condition, of=f"{name}'s ")
-    return {
-        "pattern": sought.text,
-        "skip": sought.skip_text,
-        "within": "any time" if sought.within is None else f"{sought.within} us",
-        "rows": "all" if sought.all_rows else "one",
-        **found,
-        "measures": "; ".join(map(_called, node.matching.calls)) or "none",
-        **_closing(node.closing),
-    }
+def _met(node: PhysicalLookup) -> str:
+    """How a lookup finds the right rows of a left one."""
+    if node.match is None:
+        return "arrival" + ", what is met as a list" * (node.left.traits.mode != "append" or node.calc.refreshes)
+    return f"{node.match.left} {node.match.comparison} {node.match.right}" + " of versions" * node.match.versions
 
 
-def _called(column: CalledColumn) -> str:
-    variables = () if isinstance(column.call, Classifier | MatchNumber) else column.call.variables
-    several = f" of variables {', '.join(map(str, variables))}" if len(variables) > 1 else ""
-    return f"{column.text}{several} AS {column.name} {column.type.sql}"
+def _defines(matching: Matching) -> Iterator[tuple[str, str]]:
+    """The conditions of a pattern's variables."""
+    for name, each in zip(matching.sought.names, matching.conditions, strict=True):
+        yield f"define {name}", "always" if each is None else _text(each)
+        yield from () if each is None else _functions([each.condition], of=f"{name}'s ").items()
 
 
-def _digest(scan: PhysicalScan) -> Fingerprint:
-    """What a digest of whole rows is made of, where rows are told apart by it."""
-    if all(expression.column != ROW_DIGEST for expression in scan.calc.columns):
+def _digest(node: PhysicalNode) -> Fingerprint:
+    """What a digest of whole rows is made of, where a scan's rows are told apart by it."""
+    if not isinstance(node, PhysicalScan) or all(each.column != ROW_DIGEST for each in node.calc.columns):
         return {}
-    return {
-        "digest": ", ".join(
-            f"{field.name} {field.type.sql}{'' if field.type.nullable else ' NOT NULL'}"
-            for field in scan.calc.input.fields
-        )
-    }
+    return {"digest": ", ".join(map(_text, node.calc.input.fields))}
 
 
-def _calc(calc: Calc) -> Fingerprint:
-    # What is done before rows are shuffled is left out: an operator takes them with that and without.
-    return {
-        **({"expands": "; ".join(map(_expand, calc.expands))} if calc.expands else {}),
-        "columns": ", ".join(
-            f"{expression.text} AS {field.name} {field.type.sql}{'' if field.type.nullable else ' NOT NULL'}"
-            for expression, field in zip(calc.columns, calc.output.fields, strict=True)
-        ),
-        "filter": calc.predicate.text if calc.predicate else "none",
-        "key": _key(calc.key),
-        "sub-key": ", ".join(map(_order, calc.sub_key)) or "none",
-        "side": str(calc.side),
-        **({"arrival": calc.arrival.text} if calc.arrival is not None else {}),
-        **_functions(*calc.expressions),
-        **({"on_error": calc.on_error} if calc.on_error != "fail" and _computes(calc) else {}),
-    }
+def _functions(expressions: Iterable[Expression], of: str = "") -> Fingerprint:
+    """Which functions of the job are called, and what stands for their code."""
+    called_ = dict.fromkeys(function for each in expressions for function in each.functions)
+    return {f"{of}functions": ", ".join(map(called, called_))} if called_ else {}
+
+
+class _Facts(Walk):
+    """Values as checkpoints have them, in one line."""
+
+    def value(self, value: Any, names: ColumnTexts) -> str:
+        """A value, whose columns have these names."""
+        match value:
+            case str() | int():
+                return str(value)
+            case tuple():
+                return _SEPARATORS.get(type(value[0]), ", ").join(map(_text, value)) if value else ""
+            case Ranking():
+                return ", ".join(f"{name} {each}" for name, each in asdict(value).items())
+            case Column():
+                return f"{value.name} {value.type.sql}{'' if value.type.nullable else ' NOT NULL'}"
+            case Clock():
+                return value.name
+            case ColumnTime():
+                return f"{value.column} + {value.later_us} us" + (" or always" if value.null == "always" else "")
+            case PhysicalInput():
+                return _input(value)
+            case Expand():
+                return _expand(value)
+            case Key():
+                return _key(value)
+            case SubKeyPart(descending=False, nulls_first=True):
+                return value.expression.text
+            case SubKeyPart():
+                return f"{value.expression.text}{_sorted(value)}"
+            case GatheredOrder():
+                return f"{value.column}{_sorted(value)}"
+            case AggregateCall():
+                return _call(value)
+            case WindowCall():
+                return f"{value.name}: {value.text}" + " of the last values" * (value.function == "lag" and value.skips)
+            case CalledColumn():
+                variables = () if isinstance(value.call, Classifier | MatchNumber) else value.call.variables
+                several = f" of variables {', '.join(map(str, variables))}" if len(variables) > 1 else ""
+                return f"{value.text}{several} AS {value.name} {value.type.sql}"
+            case DefinedVariable():
+                return f"{value.condition.text}{f' of {_text(value.calls)}' if value.calls else ''}"
+        return super().value(value, names)
+
+
+_WALK = _Facts()
+
+
+def _text(value: Any) -> str:
+    return _WALK.value(value, AS_NAMED)
+
+
+def _kept(time: ColumnTime | None) -> str:
+    return "always" if time is None else _text(time)
+
+
+def _input(side: PhysicalInput) -> str:
+    # The TTL is left out: it may be changed at any time, rows then expire by the new one.
+    if side.remade:
+        return "made anew of the join below"
+    how = f"{side.layout}, {'by arrival' if side.by_seq else 'as a multiset'}"
+    closing = {} if side.closing is None else _fact("closing", side.closing, "", "")
+    return "; ".join([how, *(f"{name} {value}" for name, value in closing.items())])
 
 
 def _expand(expand: Expand) -> str:
@@ -207,19 +244,7 @@ def _expand(expand: Expand) -> str:
     on = f" on {expand.condition.text}" if expand.condition else ""
     where = f" where {expand.predicate.text}" if expand.predicate else ""
     carried = "".join(f", {each.text}" for each in expand.carried)
-    return f"{expand.text}{on}{outer} AS {_columns(expand.output.names)} of {expand.array.text}{carried}{where}"
-
-
-def _computes(calc: Calc) -> bool:
-    """Whether anything is evaluated, and so may fail."""
-    return bool(calc.expands) or any(each.column is None for each in calc.expressions)
-
-
-def _functions(*expressions: Expression, of: str = "") -> Fingerprint:
-    """Which functions of the job's are called, and what stands for their code."""
-    called = dict.fromkeys(function for each in expressions for function in each.functions)
-    said = ", ".join(f"{each.name} {each.identity}" for each in called)
-    return {f"{of}functions": said} if said else {}
+    return f"{expand.text}{on}{outer} AS {_text(expand.output.names) or 'none'} of {expand.array.text}{carried}{where}"
 
 
 def _key(key: Key) -> str:
@@ -234,52 +259,34 @@ def _key(key: Key) -> str:
     return (", ".join(parts) or "none") + salt + apart
 
 
-def _order(order: SubKeyPart) -> str:
-    plain = not order.descending and order.nulls_first
-    how = f"{' DESC' if order.descending else ''} NULLS {'FIRST' if order.nulls_first else 'LAST'}"
-    return order.expression.text + ("" if plain else how)
-
-
-def _on_error(calls: Sequence[AggregateCall | WindowCall], calc: Calc) -> Fingerprint:
-    """What becomes of rows that fail, where results of these calls make rows fail."""
-    fallible = any(call.fallible for call in calls)
-    return {"on_error": calc.on_error} if fallible and calc.on_error != "fail" else {}
+def _sorted(order: SubKeyPart | GatheredOrder) -> str:
+    return f"{' DESC' if order.descending else ''} NULLS {'FIRST' if order.nulls_first else 'LAST'}"
 
 
 def _call(call: AggregateCall) -> str:
     arguments = f"{'DISTINCT ' if call.distinct else ''}{', '.join(call.arguments) or '*'}"
+    by = f" ORDER BY {_text(call.order)}" if call.order else ""
     where = f" FILTER ({call.filter})" if call.filter else ""
-    order = [f"{o.column}{' DESC' * o.descending} NULLS {'FIRST' if o.nulls_first else 'LAST'}" for o in call.order]
-    by = f" ORDER BY {', '.join(order)}" if order else ""
     more = [*map(repr, call.constants), *(["only grows"] if call.grows else []), *(["tries"] if call.tries else [])]
     more += [f"{call.stage} step"] if call.stage != "whole" else []
     how = f" ({', '.join(more)})" if more else ""
     return f"{called(call.function)}({arguments}{by}){where}{how} AS {call.name} {call.type.sql}"
 
 
-def _columns(names: tuple[str, ...]) -> str:
-    return ", ".join(names) or "none"
-
-
-def _input(side: PhysicalInput) -> str:
-    # The TTL is left out: it may be changed at any time, rows then expire by the new one.
-    if side.remade:
-        return "made anew of the join below"
-    how = f"{side.layout}, {'by arrival' if side.by_seq else 'as a multiset'}"
-    return "; ".join([how, *(f"{name} {value}" for name, value in _closing(side.closing).items())])
-
-
-def _closing(closing: Closing | None) -> Fingerprint:
-    if closing is None:
+def _on_error(node: PhysicalNode) -> Fingerprint:
+    """What becomes of rows that fail, where an expression of the calc or a result of the node's calls may."""
+    calc = node.calc
+    computes = bool(calc.expands) or any(each.column is None for each in calc.expressions)
+    if calc.on_error == "fail" or not (computes or any(call.fallible for call in _calls(node))):
         return {}
-    return {"late": _time(closing.late), "kept until": _time(closing.kept), "watermark": closing.clock.name}
+    return {"on_error": calc.on_error}
 
 
-def _ending(ending: Ending | None) -> Fingerprint:
-    return {} if ending is None else {"kept until": _time(ending.at), "watermark": ending.clock.name}
+def _calls(node: PhysicalNode) -> Sequence[AggregateCall | WindowCall]:
+    if isinstance(node, PhysicalAggregate):
+        return node.aggregation.calls
+    return node.calls if isinstance(node, PhysicalOver) else ()
 
 
-def _time(time: ColumnTime | None) -> str:
-    if time is None:
-        return "always"
-    return f"{time.column} + {time.later_us} us" + (" or always" if time.null == "always" else "")
+_SEPARATORS: Mapping[type, str] = dict.fromkeys((Expand, AggregateCall, WindowCall, CalledColumn), "; ")
+"""Between values of these types; a comma between others."""

@@ -18,6 +18,7 @@ from rowkind.service import physical
 from rowkind.service.computes import computes
 from rowkind.service.physical import PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion
 from rowkind.service.physical_tree import inputs, walk
+from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.logical import LogicalJoin
 from rowkind.service.plan.pipeline import logical
 from rowkind.service.plan.traits.likeness import likeness
@@ -118,11 +119,13 @@ def test_each_field_that_changes_makes_another_node() -> None:
 
 
 def test_a_field_that_is_new_counts() -> None:
-    """Without a word about it anywhere else, in the digests of a graph and of a logical plan."""
+    """A new field changes the digest of a physical node, the facts of a checkpoint and the digest of a logical node."""
     case = next(each for each in cases() if not each.is_refused and "JOIN" in each.sql)
     job, sink = planned(case)
     join = next(node for node in walk(sink) if isinstance(node, physical.PhysicalJoin))
     assert computes(wider(join, 1)) != computes(wider(join, 2))
+    here, wide = replaced(sink, "input", join), replaced(sink, "input", wider(join, 1))
+    assert differences(fingerprint(here), fingerprint(wide)) == [f"{join.node}.more: absent -> 1"]
     like = next(node for node in walk_logical(logical(job, "result").root) if isinstance(node, LogicalJoin))
     assert likeness(wider(like, 1)).text != likeness(wider(like, 2)).text
 
