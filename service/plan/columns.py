@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -10,28 +10,21 @@ from sqlglot import exp
 from rowkind.avro.schema import Field, Type
 from rowkind.service.calc import ARRIVAL, ROW_DIGEST
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
     LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
-    LogicalMatch,
     LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
     LogicalProject,
-    LogicalRank,
     LogicalScan,
-    LogicalSession,
-    LogicalStamp,
-    LogicalTemporalFilter,
+    LogicalUnary,
     LogicalUnion,
     LogicalWindow,
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar, resolved
-from rowkind.service.plan.scalar.types import BIGINT, BINARY, BOOLEAN, INT, LOCAL, STRING, TIMESTAMP, family, with_null
+from rowkind.service.plan.scalar.types import BIGINT, BINARY, BOOLEAN, INT, STRING, with_null
 from rowkind.service.plan.traits.null_rejection import rejects
 
 
@@ -50,39 +43,25 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return _computed(node, columns(node.input), () if _replaces(node.input) else _conditions(node.input))
         case LogicalExpand():
             return columns(node.input) | _made(node)
+        case LogicalWindow():
+            return columns(node.input) | {node.number: INT}
+        case LogicalUnary():
+            return node.emits(_without_null(kept(node.input), node.conditions))
         case LogicalJoin():
             return _joined(node)
         case LogicalLookup():
             return _looked_up(node)
-        case LogicalAggregate():
-            below = kept(node.input)
-            return {name: below[name] for name in node.group} | {name: call.type for name, call in node.calls.items()}
-        case LogicalWindow():
-            return columns(node.input) | {node.number: INT}
-        case LogicalRank():
-            below = _without_null(kept(node.input), node.condition)
-            return below | dict.fromkeys(node.numbers, INT)
-        case LogicalSession():
-            return _in_sessions(node)
-        case LogicalStamp():
-            return kept(node.input) | {node.time: TIMESTAMP}
-        case LogicalMatch():
-            below = kept(node.input)
-            return {name: below[name] for name in node.carried} | {each.name: each.type for each in node.calls}
-        case LogicalOver():
-            return kept(node.input) | {name: call.type for name, call in node.calls.items()}
-        case LogicalNormalize(arrival=str(name)):
-            return kept(node.input) | {name: BIGINT}
-        case LogicalNormalize() | LogicalTemporalFilter():
-            return kept(node.input)
-        case LogicalUnion(inputs=()):
-            return {}
         case LogicalUnion():
-            every = [columns(each) for each in node.inputs]
-            return {
-                name: type_.as_nullable() if any(each[name].nullable for each in every) else type_
-                for name, type_ in every[0].items()
-            }
+            return _united([columns(each) for each in node.inputs])
+    raise AssertionError(f"{type(node).__name__} is of no shape")
+
+
+def _united(every: Sequence[dict[str, Type]]) -> dict[str, Type]:
+    return {
+        name: type_.as_nullable() if any(each[name].nullable for each in every) else type_
+        for first in every[:1]
+        for name, type_ in first.items()
+    }
 
 
 def kept(side: LogicalInput) -> dict[str, Type]:
@@ -123,12 +102,6 @@ def _made(node: LogicalExpand) -> dict[str, Type]:
     parts = parts_of(array, inline=node.inline)
     made = {node.place: INT} | {name: parts[part].type for name, part in node.elements.items()}
     return {name: type_.as_nullable() for name, type_ in made.items()} if node.outer else made
-
-
-def _in_sessions(node: LogicalSession) -> dict[str, Type]:
-    below = kept(node.input)
-    moment = LOCAL if family(below[node.time]) == "local" else TIMESTAMP
-    return below | {name: moment for name in (node.start, node.end) if name is not None}
 
 
 def _replaces(node: LogicalNode) -> bool:

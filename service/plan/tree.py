@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
+
+from sqlglot import exp
 
 from rowkind.operators.field_roles import children, roles
+from rowkind.service.plan.calls import EqualKey, LogicalDefine
 from rowkind.service.plan.logical import LogicalInput, LogicalNode
+
+Node = TypeVar("Node", bound=LogicalNode)
+Rules = Mapping[type[Any], Callable[[Any], LogicalNode]]
+"""What a pass does to nodes of a class or a shape."""
 
 
 def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
@@ -18,6 +25,47 @@ def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
 def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
     """The inputs of an operator, left before right; none of a node that keeps nothing."""
     return tuple(below for below in children(node) if isinstance(below, LogicalInput))
+
+
+def first(node: LogicalNode) -> LogicalNode:
+    """The node right below, the left one of two."""
+    return inputs(node)[0]
+
+
+def over(node: Node, below: LogicalNode) -> Node:
+    """The node over another first input."""
+    name = next(name for name, role in roles(type(node)) if role == "child")
+    return replace(node, **{name: _over(getattr(node, name), lambda _: below)})
+
+
+def expressions(node: LogicalNode) -> tuple[exp.Expr, ...]:
+    """The expressions that a node computes, in the order of its fields."""
+    return tuple(_expressions(node))
+
+
+def _expressions(value: Any) -> Iterator[exp.Expr]:
+    match value:
+        case exp.Expr():
+            yield value
+        case tuple():
+            for each in value:
+                yield from _expressions(each)
+        case Mapping():
+            for each in value.values():
+                yield from _expressions(each)
+        case LogicalNode() | EqualKey() | LogicalDefine():
+            for name, role in roles(type(value)):
+                yield from () if role in ("aside", "child") else _expressions(getattr(value, name))
+
+
+def rewritten(root: LogicalNode, rules: Rules) -> LogicalNode:
+    """The tree with each node changed by the rule for its class, or else for its shape, over its changed inputs."""
+
+    def change(node: LogicalNode) -> LogicalNode:
+        rule = next((rules[of] for of in type(node).__mro__ if of in rules), None)
+        return node if rule is None else rule(node)
+
+    return bottom_up(root, change)
 
 
 def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:

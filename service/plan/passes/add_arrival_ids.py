@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -31,7 +33,6 @@ from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
-    LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
@@ -43,11 +44,8 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
-    LogicalSession,
-    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
-    LogicalWindow,
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar import types
@@ -55,10 +53,12 @@ from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.changelog_modes import bare_scan, produced
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
-from rowkind.service.plan.tree import bottom_up
+from rowkind.service.plan.tree import Rules, first, inputs, over, rewritten
 
 _PEERS = frozenset({"count", "sum", "avg", "min", "max", "bool_and", "bool_or", "rank", "dense_rank"})
 """Functions over a window whose results are the same for equal rows, if their frame is one of values."""
+
+_Ordered = TypeVar("_Ordered", LogicalRank, LogicalOver, LogicalTemporalFilter)
 
 _FARTHEST = 1 << 61
 """Groups by whole numbers beyond this, on either side of 0, are in no order of these numbers."""
@@ -88,30 +88,46 @@ class _Arriving:
 def add_arrival_ids(query: Query) -> Query:
     """The query with an arrival number in the rows of each input whose order of arrival counts and may change."""
     expiring = query.job.ttl is not None or bool(query.ttl_hints)
+    rules: Rules = {
+        LogicalAggregate: partial(_of_calls, expiring),
+        LogicalRank: partial(_of_order, expiring),
+        LogicalOver: partial(_of_order, expiring),
+        LogicalTemporalFilter: partial(_of_order, expiring),
+        LogicalLookup: partial(_of_nearest, expiring),
+    }
+    return replace(query, root=rewritten(query.root, rules))
 
-    def visit(node: LogicalNode) -> LogicalNode:
-        match node:
-            case LogicalAggregate() if any(call.function in ARRIVALS for call in node.calls.values()):
-                return _told_apart(node, expiring=expiring)
-            case LogicalRank() if _numbers_rows(node) and not _decided(node.input.input, node.partition, node.order):
-                return replace(node, input=_side(node.input, expiring=expiring))
-            case LogicalOver() if _picks(node) and not _decided(node.input.input, node.partition, node.order):
-                return replace(node, input=_side(node.input, expiring=expiring))
-            case LogicalTemporalFilter() if node.order and not _decided(node.input.input, (), node.order):
-                return replace(node, input=_side(node.input, expiring=expiring))
-            case LogicalLookup(match=match) if match is not None and not match.versions:
-                return replace(node, right=_side(node.right, expiring=expiring))
+
+def _of_order(expiring: bool, node: _Ordered) -> _Ordered:
+    """A node whose order may leave rows equal, with their arrival numbers if they matter."""
+    if not _goes_by_arrival(node) or _decided(node.input.input, node.partition or (), node.order):
         return node
+    return replace(node, input=_side(node.input, expiring=expiring))
 
-    return replace(query, root=bottom_up(query.root, visit))
+
+def _goes_by_arrival(node: LogicalRank | LogicalOver | LogicalTemporalFilter) -> bool:
+    """Whether results depend on the order of equal rows."""
+    if isinstance(node, LogicalRank):
+        return "row_number" in (node.ranking.function, *node.numbers.values(), *node.asked.values())
+    if isinstance(node, LogicalOver):
+        return any(call.function not in _PEERS or call.frame.kind == "rows" for call in node.calls.values())
+    return bool(node.order)
 
 
-def _told_apart(node: LogicalAggregate, *, expiring: bool) -> LogicalAggregate:
+def _of_nearest(expiring: bool, node: LogicalLookup) -> LogicalLookup:
+    """A lookup by time, of which several right rows may be equally near."""
+    if node.match is None or node.match.versions:
+        return node
+    return replace(node, right=_side(node.right, expiring=expiring))
+
+
+def _of_calls(expiring: bool, node: LogicalAggregate) -> LogicalAggregate:
     """FIRST and LAST with what identifies a row among their arguments: a retraction finds the arrival of its row by it.
 
     By the value alone the oldest of equal values would be retracted, whichever row it belongs to.
     """
-    if produced(node.input.input) == "append":
+    by_arrival = any(call.function in ARRIVALS for call in node.calls.values())
+    if not by_arrival or produced(node.input.input) == "append":
         return node
     side = _side(node.input, expiring=expiring)
     calls = {
@@ -121,16 +137,6 @@ def _told_apart(node: LogicalAggregate, *, expiring: bool) -> LogicalAggregate:
         for name, call in node.calls.items()
     }
     return replace(node, input=replace(side, ids=()), calls=calls)
-
-
-def _numbers_rows(node: LogicalRank) -> bool:
-    """Whether a rank gives equal rows different numbers."""
-    return "row_number" in (node.ranking.function, *node.numbers.values(), *node.asked.values())
-
-
-def _picks(node: LogicalOver) -> bool:
-    """Whether any call depends on the order of equal rows."""
-    return any(call.function not in _PEERS or call.frame.kind == "rows" for call in node.calls.values())
 
 
 def _decided(node: LogicalNode, partition: Iterable[str], order: Iterable[OrderColumn]) -> bool:
@@ -189,20 +195,11 @@ def _arrives_once(node: LogicalNode) -> bool:
     match node:
         case LogicalScan():
             return node.source.mode == "append"
-        case LogicalAggregate():
-            return False
+        case LogicalAggregate() | LogicalMatch():
+            return isinstance(node, LogicalMatch)
         case LogicalLookup(match=None):
             return _arrives_once(node.left.input)
-        case LogicalJoin() | LogicalLookup():
-            return produced(node) == "append" and all(_arrives_once(each.input) for each in node.sides)
-        case LogicalUnion():
-            return all(map(_arrives_once, node.inputs))
-        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
-            return _arrives_once(node.input)
-        case LogicalMatch():
-            return True
-        case _:
-            return produced(node) == "append" and _arrives_once(node.input.input)
+    return produced(node) == "append" and all(map(_arrives_once, inputs(node)))
 
 
 def _numbered(node: LogicalNode, *, expiring: bool) -> _Arriving:
@@ -216,9 +213,6 @@ def _numbered(node: LogicalNode, *, expiring: bool) -> _Arriving:
             return _projected(node, below(node.input))
         case LogicalFilter() | LogicalScan() if isinstance(scan := _filtered(node), LogicalScan):
             return _of_table(node, scan, expiring=expiring)
-        case LogicalFilter() | LogicalExpand() | LogicalWindow():
-            found = below(node.input)
-            return found.over(replace(node, input=found.node))
         case LogicalNormalize() if isinstance(scan := _filtered(node.input.input), LogicalScan):
             name = scan.name(ARRIVAL)
             return _Arriving(replace(node, arrival=name), (name,))
@@ -230,16 +224,8 @@ def _numbered(node: LogicalNode, *, expiring: bool) -> _Arriving:
             return _of_union(node, [below(each) for each in node.inputs])
         case LogicalMatch() | LogicalScan():
             return _Arriving(node)
-        case (
-            LogicalRank()
-            | LogicalSession()
-            | LogicalOver()
-            | LogicalNormalize()
-            | LogicalTemporalFilter()
-            | LogicalStamp()
-        ):
-            found = below(node.input.input)
-            return found.over(replace(node, input=replace(node.input, input=found.node)))
+    found = below(first(node))
+    return found.over(over(node, found.node))
 
 
 def _projected(node: LogicalProject, below: _Arriving) -> _Arriving:

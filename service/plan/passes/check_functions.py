@@ -12,41 +12,28 @@ from sqlglot import exp
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
-    LogicalExpand,
-    LogicalFilter,
-    LogicalJoin,
-    LogicalLookup,
+    LogicalCalc,
     LogicalMatch,
     LogicalNode,
-    LogicalProject,
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.job_functions import function_of
 from rowkind.service.plan.traits.changelog_modes import produced
-from rowkind.service.plan.tree import walk
+from rowkind.service.plan.tree import expressions, walk
 from rowkind.service.python.function import PythonFunction
 
 
 def check_functions(query: Query) -> Query:
     """The query unchanged. Raises Refusal for a function that is not deterministic where it would have to be."""
     for node in walk(query.root):
-        match node:
-            case LogicalFilter():
-                _check(node.conjuncts, node.input)
-            case LogicalProject():
-                _check(tuple(node.outputs.values()), node.input)
-            case LogicalExpand():
-                _check((node.array, *node.condition), node.input)
-            case LogicalJoin():
-                _check((*node.condition, *(each for key in node.keys for each in (key.left, key.right))), None)
-            case LogicalLookup():
-                _check(tuple(each for key in node.keys for each in (key.left, key.right)), None)
-            case LogicalMatch():
-                conditions = (part for each in node.conditions if each is not None for part in each.conjuncts)
-                _check(tuple(conditions), None, "a search for a pattern computes it again")
-            case LogicalAggregate():
-                _check_calls(node)
+        if isinstance(node, LogicalAggregate):
+            _check_calls(node)
+        rows = node.input if isinstance(node, LogicalCalc) else None
+        _check(expressions(node), rows, _AGAIN[isinstance(node, LogicalMatch)])
     return query
+
+
+_AGAIN = {False: "a join computes it again", True: "a search for a pattern computes it again"}
 
 
 def _check_calls(aggregate: LogicalAggregate) -> None:
@@ -69,7 +56,7 @@ def _check_calls(aggregate: LogicalAggregate) -> None:
             )
 
 
-def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None, why: str = "a join computes it again") -> None:
+def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None, why: str) -> None:
     """Expressions over some rows; in a join they are computed again whenever the other side changes."""
     for expression in expressions:
         for call in expression.find_all(exp.Anonymous):

@@ -80,7 +80,7 @@ def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
         side = LogicalProject(side, outputs)
         if not keys and rank not in numbered:
             side = LogicalAggregate(LogicalInput(side), tuple(outputs), {}, is_global=False, at=rank.at)
-        joined = LogicalJoin("inner", LogicalInput(joined), LogicalInput(side), tuple(pairs), rank.at)
+        joined = LogicalJoin(LogicalInput(joined), LogicalInput(side), tuple(pairs), "inner", rank.at)
     return joined
 
 

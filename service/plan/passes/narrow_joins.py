@@ -7,6 +7,7 @@ join is run without them, which needs neither match counts nor pads, and lets fi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from sqlglot import exp
@@ -14,27 +15,21 @@ from sqlglot import exp
 from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
     LogicalLookup,
-    LogicalMatch,
     LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
     LogicalProject,
-    LogicalRank,
     LogicalScan,
-    LogicalSession,
     LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
-    LogicalWindow,
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.traits.null_rejection import rejects
+from rowkind.service.plan.tree import first, with_inputs
 
 _FEWER: dict[PhysicalJoinKind, dict[tuple[bool, bool], PhysicalJoinKind]] = {
     "left": {(False, True): "inner", (True, True): "inner"},
@@ -52,46 +47,45 @@ def narrow_joins(query: Query) -> Query:
 def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
     """`above` are conditions that remove every row of `node` for which they are not true."""
     match node:
-        case LogicalScan():
-            return node
         case LogicalFilter():
             return replace(node, input=_narrow(node.input, [*above, *node.conjuncts]))
-        case LogicalProject() if node.stands:
+        case LogicalProject(stands=True):
             return replace(node, input=_narrow(node.input, ()))
         case LogicalProject():
             return replace(node, input=_narrow(node.input, [substitute(each, node.outputs) for each in above]))
         case LogicalExpand():
-            made = {node.place, *node.elements}
-            kept = node.outer and not any(rejects(each, made) for each in above)
-            below = _narrow(node.input, _about(above, tuple(columns(node.input))))
-            narrowed = replace(node, outer=kept, condition=node.condition if kept else (), input=below)
-            return LogicalFilter(narrowed, node.condition) if node.condition and not kept else narrowed
+            return _narrow_expand(node, above)
         case LogicalJoin():
             return _narrow_join(node, above)
         case LogicalLookup():
             pads = node.pads and not any(rejects(each, set(columns(node.right.input))) for each in above)
-            left, right = (
-                replace(side, input=_narrow(side.input, own)) for side, own in zip(node.sides, (above, ()), strict=True)
-            )
-            return replace(node, pads=pads, left=left, right=right)
-        case LogicalWindow():
-            return replace(node, input=_narrow(node.input, _about(above, node.partition)))
-        case LogicalAggregate():
-            return replace(node, input=replace(node.input, input=_narrow(node.input.input, _about(above, node.group))))
-        case LogicalSession() | LogicalOver() | LogicalMatch():
-            below = _narrow(node.input.input, _about(above, node.partition))
-            return replace(node, input=replace(node.input, input=below))
+            return _narrow_first(replace(node, pads=pads), above)
         case LogicalUnion():
-            return replace(node, inputs=tuple(_narrow(each, above) for each in node.inputs))
+            return with_inputs(node, lambda each: _narrow(each, above))
         case LogicalTemporalFilter() | LogicalStamp():
-            return replace(node, input=replace(node.input, input=_narrow(node.input.input, above)))
-        case LogicalRank() | LogicalNormalize():
-            raise AssertionError("joins are narrowed before ranks and old rows are thought of")
+            return _narrow_first(node, above)
+        case LogicalScan():
+            return node
+    return _narrow_first(node, _about(above, node.lets_pass(columns(first(node)).keys())))
 
 
-def _about(above: Sequence[exp.Expr], group: Sequence[str]) -> list[exp.Expr]:
+def _narrow_first(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
+    """The node over inputs that are narrowed, the first one by these conditions, another one by none."""
+    below = first(node)
+    return with_inputs(node, lambda each: _narrow(each, above if each is below else ()))
+
+
+def _narrow_expand(node: LogicalExpand, above: Sequence[exp.Expr]) -> LogicalNode:
+    made = {node.place, *node.elements}
+    kept = node.outer and not any(rejects(each, made) for each in above)
+    below = _narrow(node.input, _about(above, columns(node.input).keys()))
+    narrowed = replace(node, outer=kept, condition=node.condition if kept else (), input=below)
+    return LogicalFilter(narrowed, node.condition) if node.condition and not kept else narrowed
+
+
+def _about(above: Sequence[exp.Expr], group: AbstractSet[str]) -> list[exp.Expr]:
     """The conditions that remove whole groups or partitions."""
-    return [each for each in above if reads(each) and reads(each) <= set(group)]
+    return [each for each in above if reads(each) and reads(each) <= group]
 
 
 def _narrow_join(node: LogicalJoin, above: Sequence[exp.Expr]) -> LogicalJoin:

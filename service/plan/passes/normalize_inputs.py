@@ -25,7 +25,6 @@ from functools import partial
 
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
     LogicalExpand,
     LogicalFilter,
     LogicalInput,
@@ -33,12 +32,9 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
-    LogicalOver,
     LogicalProject,
-    LogicalRank,
     LogicalScan,
-    LogicalSession,
-    LogicalTemporalFilter,
+    LogicalUnary,
     LogicalUnion,
 )
 from rowkind.service.plan.passes.prune_columns import prune_columns
@@ -46,12 +42,20 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
-from rowkind.service.plan.tree import bottom_up, walk, with_inputs
+from rowkind.service.plan.tree import Rules, rewritten, walk, with_inputs
 
 
 def normalize_inputs(query: Query) -> Query:
     """The query with a Normalize above each table whose consumer cannot do without. Raises Refusal."""
-    root = bottom_up(_emptied(query.root), partial(_visit, _varied(query)))
+    varied = _varied(query)
+    rules: Rules = {
+        LogicalJoin: partial(_join, varied),
+        LogicalLookup: partial(_lookup, varied),
+        LogicalUnary: partial(_unary, varied),
+        LogicalExpand: partial(_whole, "each row is taken apart into several"),
+        LogicalUnion: partial(_whole, "a union has no key by which rows replace each other"),
+    }
+    root = rewritten(_emptied(query.root), rules)
     reason = _needed_by_sink(query, root)
     return replace(query, root=_normalized(root, reason) if reason else root)
 
@@ -91,37 +95,28 @@ def _varied(query: Query) -> frozenset[str]:
     return frozenset(scan.path for scan in scans if any(scan.source.declared.type(name).varies for name in scan.used))
 
 
-def _visit(varied: frozenset[str], node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalJoin(counts_right=True):
-            right = _side(varied, node.right, f"{node.kind.upper()} counts rows and NULLs", counted=True)
-            return replace(node, left=_join_side(varied, node, node.left), right=right)
-        case LogicalJoin():
-            return replace(node, left=_join_side(varied, node, node.left), right=_join_side(varied, node, node.right))
-        case LogicalAggregate():
-            return replace(node, input=_side(varied, node.input, "an aggregate adds up exact changes", counted=True))
-        case LogicalRank():
-            return replace(node, input=_side(varied, node.input, "a rank finds rows by their content", counted=False))
-        case LogicalLookup():
-            return _lookup(varied, node)
-        case LogicalSession():
-            return replace(node, input=_side(varied, node.input, "sessions find rows by their content", counted=False))
-        case LogicalOver():
-            return replace(node, input=_side(varied, node.input, "OVER finds rows by their content", counted=False))
-        case LogicalTemporalFilter():
-            return replace(node, input=_side(varied, node.input, "time moves rows that are there", counted=True))
-        case LogicalExpand() if leaves_out_old_rows(node.input) or _unchecked(node.input):
-            return replace(node, input=_normalized(node.input, "each row is taken apart into several"))
-        case LogicalUnion():
-            reason = "a union has no key by which rows replace each other"
-            return replace(
-                node,
-                inputs=tuple(
-                    _normalized(each, reason) if leaves_out_old_rows(each) or _unchecked(each) else each
-                    for each in node.inputs
-                ),
-            )
-    return node
+def _join(varied: frozenset[str], node: LogicalJoin) -> LogicalJoin:
+    left = _join_side(varied, node, node.left)
+    if not node.counts_right:
+        return replace(node, left=left, right=_join_side(varied, node, node.right))
+    right = _side(varied, node.right, f"{node.kind.upper()} counts rows and NULLs", counted=True)
+    return replace(node, left=left, right=right)
+
+
+def _unary(varied: frozenset[str], node: LogicalUnary) -> LogicalUnary:
+    if node.finds_old_rows is None:
+        return node
+    reason, counted = node.finds_old_rows
+    return replace(node, input=_side(varied, node.input, reason, counted=counted))
+
+
+def _whole(reason: str, node: LogicalExpand | LogicalUnion) -> LogicalNode:
+    """A node without state over inputs whose rows are exact."""
+    return with_inputs(node, lambda below: _normalized(below, reason) if _is_inexact(below) else below)
+
+
+def _is_inexact(node: LogicalNode) -> bool:
+    return leaves_out_old_rows(node) or _unchecked(node)
 
 
 def _lookup(varied: frozenset[str], node: LogicalLookup) -> LogicalLookup:

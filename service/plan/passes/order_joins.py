@@ -36,15 +36,12 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
-    LogicalMatch,
     LogicalNode,
-    LogicalOver,
     LogicalProject,
-    LogicalSession,
+    LogicalUnary,
     LogicalWindow,
 )
 from rowkind.service.plan.passes.close_inputs import timed_tables
@@ -52,7 +49,6 @@ from rowkind.service.plan.passes.extract_equal_keys import extracted, with_keys
 from rowkind.service.plan.passes.join_costs import Cost, Search, Wanted, by_columns, is_column, is_free, told
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.join_graph import JoinGraph
-from rowkind.service.plan.traits.partitioning import aggregate_key
 from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.plan.tree import with_inputs
 
@@ -114,10 +110,10 @@ def _wishes(node: LogicalNode, wanted: Wanted | None) -> Sequence[Wanted | None]
             told = {name: output.unnest().name for name, output in node.outputs.items() if is_column(output)}
             names = tuple(told[name] for name in wanted.columns if name in told)
             return [replace(wanted, columns=names) if wanted.by_any or len(names) == len(wanted.columns) else None]
-        case LogicalAggregate():
-            return [Wanted(aggregate_key(node))]
-        case LogicalWindow() | LogicalSession() | LogicalOver() | LogicalMatch():
+        case LogicalWindow():
             return [Wanted(node.partition)]
+        case LogicalUnary(shards_by=tuple() as names):
+            return [Wanted(names)]
         case LogicalJoin():
             keys = with_keys(node).keys
             return [by_columns([key.left for key in keys]), by_columns([key.right for key in keys])]
@@ -144,7 +140,7 @@ def _ordered(
         own = 1 << number
         condition = graph.between(inside, own)
         place = at[number] or at[order[0]] or written.at
-        joined = LogicalJoin("inner", LogicalInput(joined), LogicalInput(graph.nodes[number]), condition, place)
+        joined = LogicalJoin(LogicalInput(joined), LogicalInput(graph.nodes[number]), condition, "inner", place)
         inside |= own
     assert isinstance(joined, LogicalJoin), "there are several inputs"
     always = tuple(each for each, of in zip(graph.conditions, graph.read, strict=True) if not of)

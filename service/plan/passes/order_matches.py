@@ -15,16 +15,10 @@ from rowkind.service.clocks import Closing
 from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
     LogicalInput,
-    LogicalJoin,
     LogicalMatch,
     LogicalNode,
-    LogicalNormalize,
     LogicalOver,
-    LogicalRank,
-    LogicalScan,
-    LogicalSession,
     LogicalTemporalFilter,
 )
 from rowkind.service.plan.passes.allow_late import allowed_ms
@@ -32,7 +26,7 @@ from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_table
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import updating
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.plan.tree import bottom_up
+from rowkind.service.plan.tree import rewritten
 
 _UNTIMED = (
     ": order it by the end of a window, or another time that a watermark is on, and it takes them once they are final, "
@@ -46,18 +40,16 @@ _OVER_UNTIMED = (
 
 def order_matches(query: Query) -> Query:
     """Patterns with the watermark that puts their rows in order. Raises Refusal where there is none, or rows change."""
-    return replace(query, root=bottom_up(query.root, partial(_visit, timed_tables(query.root))))
+    return replace(query, root=rewritten(query.root, {LogicalMatch: partial(_ordered, timed_tables(query.root))}))
 
 
-def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
-    if not isinstance(node, LogicalMatch):
-        return node
+def _ordered(tables: Tables, node: LogicalMatch) -> LogicalMatch:
     below = node.input.input
     time, changing = event_times(below).get(node.time), updating(below)
     found = None if time is None else passed(tables, node.time, time)
     if changing is not None and (found is None or allowed_ms(tables, found[0])):
         raise Refusal(
-            f"MATCH_RECOGNIZE takes rows that only come, but {_why(changing)}"
+            f"MATCH_RECOGNIZE takes rows that only come, but {changing.changes}"
             + (
                 _untimed(changing)
                 if found is None
@@ -96,27 +88,3 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
 def _untimed(node: LogicalNode) -> str:
     """What to do about rows that change and that no watermark makes final."""
     return _OVER_UNTIMED if isinstance(node, LogicalOver) else _UNTIMED
-
-
-def _why(node: LogicalNode) -> str:
-    """What makes rows change, in a sentence."""
-    match node:
-        case LogicalScan():
-            return f"{node.source.table} is a table with mode {node.source.mode}, whose rows change"
-        case LogicalAggregate():
-            return "the row of a group changes with every row that comes to it"
-        case LogicalRank():
-            return "a row leaves the range of a rank when another one takes its place"
-        case LogicalOver():
-            return "a row that comes between others changes what OVER gives them"
-        case LogicalSession():
-            return "a row may make two sessions one"
-        case LogicalJoin(kind="anti" | "not in"):
-            return "a row without a match is taken back once a match comes"
-        case LogicalJoin():
-            return f"a {node.kind.upper()} JOIN takes back what it put out for a row without a match"
-        case LogicalNormalize(takes_back=True):
-            return "rows are taken back when they expire, because of `on_expire: retract`"
-        case LogicalTemporalFilter():
-            return "NOW() moves, and rows go"
-    return "rows of its input change"

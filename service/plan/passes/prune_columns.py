@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from rowkind.operators.match_calls import MatchAggregate, Navigation
 from rowkind.service.calc import ARRIVAL
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
+    LogicalBinary,
     LogicalExpand,
     LogicalFilter,
+    LogicalGrouping,
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
-    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
     LogicalProject,
-    LogicalRank,
     LogicalScan,
-    LogicalSession,
     LogicalStamp,
-    LogicalTemporalFilter,
-    LogicalUnion,
-    LogicalWindow,
+    LogicalUnary,
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads
-from rowkind.service.plan.traits.partitioning import temporal_key
+from rowkind.service.plan.traits.partitioning import shard_key
+from rowkind.service.plan.tree import with_inputs
 
 
 def prune_columns(query: Query) -> Query:
@@ -50,42 +47,17 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             kept = wanted | (node.view.wanted if node.view is not None else set())
             outputs = {name: output for name, output in node.outputs.items() if name in kept}
             return replace(node, input=_prune(node.input, set().union(*map(reads, outputs.values()))), outputs=outputs)
-        case LogicalJoin() if node.answer is not None and node.answer not in wanted:
-            return _prune(node.left.input, wanted)
         case LogicalExpand():
             return _expand(node, wanted)
-        case LogicalJoin():
-            return _join(node, wanted)
-        case LogicalLookup():
-            return _lookup(node, wanted)
-        case LogicalAggregate():
-            return _aggregate(node, wanted)
-        case LogicalRank():
-            numbers = {name: function for name, function in node.numbers.items() if name in wanted}
-            ordered = {order.column for order in node.order if order.column is not None}
-            needed = wanted.union(node.identity, *map(reads, node.condition), _closing(node.input))
-            return replace(node, numbers=numbers, input=_side(node.input, needed, [{*node.partition, *ordered}]))
-        case LogicalSession():
-            return replace(
-                node, input=_side(node.input, {*wanted, node.time, *_closing(node.input)}, [{*node.partition}])
-            )
-        case LogicalOver():
-            return _over(node, wanted)
-        case LogicalTemporalFilter():
-            return replace(node, input=_side(node.input, wanted.union(node.reads), [set(temporal_key(node))]))
-        case LogicalStamp() if node.time not in wanted:
+        case LogicalJoin(answer=str(name)) if name not in wanted:
+            return _prune(node.left.input, wanted)
+        case LogicalBinary():
+            return _binary(node, wanted)
+        case LogicalOver() | LogicalStamp() if wanted.isdisjoint(node.adds(columns(node.input.input))):
             return _prune(node.input.input, wanted)
-        case LogicalStamp():
-            return replace(node, input=_side(node.input, wanted, [set(temporal_key(node))]))
-        case LogicalMatch():
-            return _match(node, wanted)
-        case LogicalNormalize():
-            arrival = node.arrival if node.arrival in wanted else None
-            return replace(node, input=_side(node.input, wanted, [set(node.key)]), arrival=arrival)
-        case LogicalUnion():
-            return replace(node, inputs=tuple(_prune(each, wanted) for each in node.inputs))
-        case LogicalWindow():
-            raise AssertionError("windows are ranks by now")
+        case LogicalUnary():
+            return _unary(node, wanted)
+    return with_inputs(node, lambda each: _prune(each, wanted))
 
 
 def _expand(node: LogicalExpand, wanted: set[str]) -> LogicalExpand:
@@ -95,55 +67,29 @@ def _expand(node: LogicalExpand, wanted: set[str]) -> LogicalExpand:
     return replace(node, input=_prune(node.input, below), elements=elements)
 
 
-def _join(node: LogicalJoin, wanted: set[str]) -> LogicalJoin:
-    conditions = set[str]().union(*map(reads, node.condition))
-    right = conditions if node.keeps_left else wanted | conditions
+def _binary(node: LogicalBinary, wanted: set[str]) -> LogicalBinary:
+    asked = set(_times(node)).union(*map(reads, node.condition))
+    read = wanted | asked
+    right = asked if isinstance(node, LogicalJoin) and node.keeps_left else read
     return replace(
         node,
-        left=_side(node.left, wanted | conditions | _closing(node.left), (reads(key.left) for key in node.keys)),
-        right=_side(node.right, right | _closing(node.right), (reads(key.right) for key in node.keys)),
+        left=_side(node.left, read, (reads(key.left) for key in node.keys)),
+        right=_side(node.right, right, (reads(key.right) for key in node.keys)),
     )
 
 
-def _lookup(node: LogicalLookup, wanted: set[str]) -> LogicalLookup:
-    needed = wanted if node.match is None else wanted | {node.match.left, node.match.right}
-    return replace(
-        node,
-        left=_side(node.left, needed | _closing(node.left), (reads(key.left) for key in node.keys)),
-        right=_side(node.right, needed | _closing(node.right), (reads(key.right) for key in node.keys)),
-    )
+def _times(node: LogicalBinary) -> tuple[str, ...]:
+    match = node.match if isinstance(node, LogicalLookup) else None
+    return () if match is None else (match.left, match.right)
 
 
-def _aggregate(node: LogicalAggregate, wanted: set[str]) -> LogicalAggregate:
-    # An aggregate that nobody asks for anything still says which groups there are, so one without calls stays one.
-    ending = {node.ending.at.column} if node.ending is not None else set()
-    calls = {name: call for name, call in node.calls.items() if name in wanted | ending}
-    needed = set(node.group)
-    for call in calls.values():
-        needed.update(call.reads)
-    return replace(node, calls=calls, input=_side(node.input, needed, []))
-
-
-def _match(node: LogicalMatch, wanted: set[str]) -> LogicalMatch:
-    calls = tuple(each for each in node.calls if each.name in wanted)
-    asked = [*calls, *(call for each in node.conditions if each is not None for call in each.calls)]
-    columns_ = (each.call.column for each in asked if isinstance(each.call, Navigation | MatchAggregate))
-    carried = tuple(name for name in node.carried if name in wanted)
-    needed = {*carried, node.time, *(name for name in columns_ if name is not None)}
-    needed.update(*(reads(part) for each in node.conditions if each is not None for part in each.conjuncts))
-    side = _side(node.input, needed, [{*node.partition, *node.ordered}])
-    return replace(node, carried=carried, calls=calls, input=side)
-
-
-def _over(node: LogicalOver, wanted: set[str]) -> LogicalNode:
-    calls = {name: call for name, call in node.calls.items() if name in wanted}
-    if not calls:
-        return _prune(node.input.input, wanted)
-    kept = replace(node, calls=calls)
-    needed = wanted.union(*(call.reads for call in calls.values()), _closing(node.input))
-    needed |= set() if kept.measure is None else {kept.measure}
-    ordered = {each.column for each in node.order if each.column is not None}
-    return replace(kept, input=_side(node.input, needed, [{*node.partition, *ordered}]))
+def _unary(node: LogicalUnary, wanted: set[str]) -> LogicalUnary:
+    kept = node.only(wanted)
+    needed = kept.reads if isinstance(kept, LogicalGrouping) else kept.reads | wanted
+    ordered = {each.column for each in kept.sorts_by if each.column is not None}
+    # Without a key, a Normalize is spread by what it carries, which is what is decided here.
+    key = node.key if isinstance(node, LogicalNormalize) else shard_key(node)
+    return replace(kept, input=_side(kept.input, needed, [{*key, *ordered}]))
 
 
 def _closing(side: LogicalInput) -> set[str]:
@@ -152,9 +98,9 @@ def _closing(side: LogicalInput) -> set[str]:
     return {time.column for time in times if time is not None}
 
 
-def _side(side: LogicalInput, needed: set[str], keys: Iterable[set[str]]) -> LogicalInput:
+def _side(side: LogicalInput, needed: AbstractSet[str], keys: Iterable[set[str]]) -> LogicalInput:
     """The side with what is carried through the operator; keys and sub-key are read where the side's rows come from."""
-    needed = needed.union(side.ids)
+    needed = {*needed, *side.ids, *_closing(side)}
     carried = tuple(name for name in columns(side.input) if name in needed)
     read = {*carried, *side.sub_key, *([] if side.arrival is None else [side.arrival])}
     return replace(side, carried=carried, input=_prune(side.input, read.union(*keys)))

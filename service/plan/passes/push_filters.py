@@ -24,29 +24,19 @@ where it cannot sink it stays above an inner join.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalExpand,
     LogicalFilter,
     LogicalJoin,
-    LogicalLookup,
-    LogicalMatch,
     LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
     LogicalProject,
-    LogicalRank,
     LogicalScan,
-    LogicalSession,
-    LogicalStamp,
-    LogicalTemporalFilter,
     LogicalUnion,
-    LogicalWindow,
 )
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides
 from rowkind.service.plan.query import Query
@@ -54,6 +44,7 @@ from rowkind.service.plan.scalar.clock_conditions import reads_clock
 from rowkind.service.plan.scalar.conditions import Possible, may_fail, may_move
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.job_functions import functions_in
+from rowkind.service.plan.tree import first, with_inputs
 
 
 def push_filters(query: Query) -> Query:
@@ -68,43 +59,20 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
             return _filtered(node, conditions)
         case LogicalFilter():
             return _push(node.input, [*node.conjuncts, *conditions])
-        case LogicalProject() if node.stands:
+        case LogicalProject(stands=True):
             return _filtered(replace(node, input=_push(node.input, ())), conditions)
         case LogicalProject():
             return replace(node, input=_push(node.input, [substitute(each, node.outputs) for each in conditions]))
-        case LogicalExpand():
-            sink, stay = _parted(conditions, set(columns(node.input)))
-            return _filtered(replace(node, input=_push(node.input, sink)), stay)
         case LogicalJoin():
             return _push_join(node, conditions)
-        case LogicalLookup():
-            # Which right row is met depends on all of them.
-            sink, stay = _parted(conditions, set(columns(node.left.input)))
-            left, right = (
-                replace(side, input=_push(side.input, own)) for side, own in zip(node.sides, (sink, ()), strict=True)
-            )
-            return _filtered(replace(node, left=left, right=right), stay)
-        case LogicalWindow():
-            sink, stay = _parted(conditions, set(node.partition))
-            return _filtered(replace(node, input=_push(node.input, sink)), stay)
-        case LogicalAggregate():
-            sink, stay = _parted(conditions, set(node.group))
-            return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
-        case LogicalSession() | LogicalOver() | LogicalMatch():
-            sink, stay = _parted(conditions, set(node.partition))
-            return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
         case LogicalUnion():
             return replace(node, inputs=tuple(_push(each, conditions) for each in node.inputs))
-        case LogicalStamp():
-            sink, stay = _parted(conditions, set(columns(node.input.input)))
-            return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
-        case LogicalTemporalFilter():
-            return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, ()))), conditions)
-        case LogicalRank() | LogicalNormalize():
-            raise AssertionError("filters sink before ranks and old rows are thought of")
+    below = first(node)
+    sink, stay = _parted(conditions, node.lets_pass(columns(below).keys()))
+    return _filtered(with_inputs(node, lambda each: _push(each, sink if each is below else ())), stay)
 
 
-def _parted(conditions: Sequence[exp.Expr], group: set[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
+def _parted(conditions: Sequence[exp.Expr], group: AbstractSet[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """The conditions that remove whole groups, and the others."""
     sink: list[exp.Expr] = []
     stay: list[exp.Expr] = []
@@ -181,7 +149,7 @@ def _sunk(condition: exp.Expr, *, held: bool) -> Sequence[exp.Expr]:
     return [] if reads_clock(condition) else [Possible(this=condition.copy())]
 
 
-def _within(condition: exp.Expr, side: set[str]) -> bool:
+def _within(condition: exp.Expr, side: AbstractSet[str]) -> bool:
     """Whether a condition reads one side only. One that reads no column at all stays where it is.
 
     So does one that gives another answer each time it is asked.

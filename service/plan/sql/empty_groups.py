@@ -33,7 +33,7 @@ def in_each_group(inner: Selected, context: Context, queries: Queries, at: exp.E
     found = domain(place, queries.invent(context.path, "around"), at)
     values = {name: resolved(column) for name, column in found.names.items()}
     links = tuple(substitute(link, values) for link in inner.links)
-    both = LogicalJoin("left", LogicalInput(found.node), LogicalInput(inner.input), links, at)
+    both = LogicalJoin(LogicalInput(found.node), LogicalInput(inner.input), links, "left", at)
     groups = {name: inner.empty.get(name, resolved(name)) for name in own}
     node = LogicalProject(both, {name: resolved(name) for name in found.names.values()} | groups)
     return Selected(node, inner.outputs, found.links, single=inner.single)

@@ -63,7 +63,7 @@ def from_clause(tree: exp.Select, context: Context, queries: Queries) -> Joined:
         rows = _chain(start, first, joins, context, queries)
         scope = replace(rows.scope, domain=found.names)
         on = tuple(map(scope.own, rows.links))
-        both = LogicalJoin("inner", LogicalInput(found.node), LogicalInput(rows.rows), on, tree)
+        both = LogicalJoin(LogicalInput(found.node), LogicalInput(rows.rows), on, "inner", tree)
         rows = Joined(both, scope, on)
     else:
         rows = _chain(around, first, joins, context, queries)
@@ -112,7 +112,7 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
             asks, on = [], (*on, *answers)
     said, links = _linked(left, right, kind, join)
     single = left.single and (right.single or kind in ("semi", "anti")) and kind not in ("right", "full")
-    node = LogicalJoin(kind, LogicalInput(left.rows), LogicalInput(right.rows), (*said, *on), join)
+    node = LogicalJoin(LogicalInput(left.rows), LogicalInput(right.rows), (*said, *on), kind, join)
     if asks:
         # Of an inner join ON and WHERE say the same.
         kept, outer = where(exp.and_(*asks), node, scope, context, queries)
@@ -240,12 +240,12 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
     if inner.empty is None:
         right = LogicalProject(inner.input, {each: resolved(each) for each in columns(inner.input)} | outputs)
         sides = LogicalInput(left.node), LogicalInput(right)
-        joined = LogicalJoin(kind, *sides, (*inner.links, *on), lateral)
+        joined = LogicalJoin(*sides, (*inner.links, *on), kind, lateral)
         return Joined(joined, scope, left.links, left.single and inner.single)
     # An aggregate without GROUP BY has a row for every row around it: one that is missing is an empty group.
     if kind == "left" and on:
         raise Refusal("this subquery always has one row: move the condition into it, or into CASE", join.args["on"])
-    both = LogicalJoin("left", LogicalInput(left.node), LogicalInput(inner.input), inner.links, lateral)
+    both = LogicalJoin(LogicalInput(left.node), LogicalInput(inner.input), inner.links, "left", lateral)
     found = {name: substitute(output, inner.empty) for name, output in outputs.items()}
     node = LogicalProject(both, {each: resolved(each) for each in columns(left.node)} | found)
     return replace(left, node=LogicalFilter(node, on) if on else node, scope=scope)

@@ -75,7 +75,7 @@ class _Matched:
             partition=partition,
             order=order,
             sought=self._sought(names, all_rows=all_rows),
-            conditions=conditions,
+            defines=conditions,
             carried=tuple(self.types) if all_rows else partition,
             calls=tuple(calls.measured.values()),
             at=clause.args["word"],

@@ -121,7 +121,7 @@ class Membership:
 
     def _joined(self, kind: PhysicalJoinKind, on: tuple[exp.Expr, ...], answer: str | None = None) -> LogicalJoin:
         sides = LogicalInput(self.left), LogicalInput(self.inner.input)
-        return LogicalJoin(kind, *sides, on, self.at, answer=answer)
+        return LogicalJoin(*sides, on, kind, self.at, answer=answer)
 
     def _counted(self, kind: PhysicalJoinKind, answer: str | None = None) -> LogicalJoin:
         """A join that knows its right side as a whole; both sides as columns, so that its key reads nothing else."""
@@ -133,7 +133,7 @@ class Membership:
             own = resolved(constant, like=own)
         right = LogicalProject(self.inner.input, {value: output})
         key = exp.EQ(this=own, expression=resolved(value, like=output))
-        return LogicalJoin(kind, LogicalInput(left), LogicalInput(right), (key,), self.at, answer=answer)
+        return LogicalJoin(LogicalInput(left), LogicalInput(right), (key,), kind, self.at, answer=answer)
 
 
 def _never_null(node: exp.Expr, below: LogicalNode) -> bool:

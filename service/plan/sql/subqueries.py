@@ -147,7 +147,7 @@ class Subqueries:
                     check_rows(inner, node, at)
                     (name,) = found.names
                     node = LogicalJoin(
-                        "mark", LogicalInput(node), LogicalInput(inner.input), inner.links, at, answer=name
+                        LogicalInput(node), LogicalInput(inner.input), inner.links, "mark", at, answer=name
                     )
                 case exp.In():
                     inner = in_each_group(self.queries.select(at.args["query"], context), context, self.queries, at)
@@ -190,7 +190,7 @@ def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[Log
         right = LogicalProject(inner.input, {**below, **dict(zip(found.names, inner.outputs.values(), strict=True))})
         meanings = {}
     check_reach(inner.links, {*columns(node), *columns(right)})
-    return LogicalJoin("left", LogicalInput(node), LogicalInput(right), inner.links, found.node), meanings
+    return LogicalJoin(LogicalInput(node), LogicalInput(right), inner.links, "left", found.node), meanings
 
 
 def where(
@@ -269,7 +269,7 @@ def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Conte
         inner = queries.select(test.this, context.below(path, scope, node))
         check_rows(inner, node, test)
         kind: PhysicalJoinKind = "anti" if negated else "semi"
-        return LogicalJoin(kind, LogicalInput(node), LogicalInput(inner.input), inner.links, test)
+        return LogicalJoin(LogicalInput(node), LogicalInput(inner.input), inner.links, kind, test)
     path = queries.invent(context.path, "in")
     subqueries = Subqueries(queries, context, scope)
     operands = subqueries.operands(test)

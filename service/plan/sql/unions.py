@@ -67,7 +67,7 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
         exp.NullSafeEQ(this=resolved(own), expression=resolved(f"{path}{name}")) for name, own in names.items()
     )
     kind: PhysicalJoinKind = "semi" if isinstance(tree, exp.Intersect) else "anti"
-    node = LogicalJoin(kind, LogicalInput(without_duplicates(left, tree)), LogicalInput(right), condition, tree)
+    node = LogicalJoin(LogicalInput(without_duplicates(left, tree)), LogicalInput(right), condition, kind, tree)
     return _selected(node, names, links)
 
 

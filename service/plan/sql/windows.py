@@ -175,7 +175,7 @@ def number_rows(
         node = base = planned_once(node)
     for partition, windows in whole.items():
         right, keys, values = _aggregates(base, partition, windows, names)
-        node = LogicalJoin("inner", LogicalInput(node), LogicalInput(right), keys, next(iter(windows)))
+        node = LogicalJoin(LogicalInput(node), LogicalInput(right), keys, "inner", next(iter(windows)))
         numbers |= values
     for call, order in ranks:
         function, partition = _FUNCTIONS[type(call.this)], partitions[call]

@@ -8,58 +8,19 @@ from __future__ import annotations
 
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
     LogicalExpand,
     LogicalFilter,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalMatch,
     LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
     LogicalProject,
-    LogicalRank,
     LogicalScan,
-    LogicalSession,
-    LogicalStamp,
     LogicalTemporalFilter,
-    LogicalUnion,
-    LogicalWindow,
 )
-from rowkind.service.plan.tree import walk
+from rowkind.service.plan.tree import inputs, walk
 
 
 def produced(node: LogicalNode) -> ChangelogMode:
     """What a node emits."""
-    match node:
-        case LogicalScan():
-            return node.source.mode
-        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
-            return produced(node.input)
-        case LogicalJoin():
-            only_added = node.kind in ("inner", "semi")
-            return (
-                "append" if only_added and all(produced(side.input) == "append" for side in node.sides) else "retract"
-            )
-        case LogicalLookup():
-            # What is there when a row comes is not revised; what is nearest in time may be.
-            return "append" if node.match is None and produced(node.left.input) == "append" else "retract"
-        case LogicalAggregate():
-            only_added = not node.calls and not node.is_global
-            return "append" if only_added and produced(node.input.input) == "append" else "retract"
-        case LogicalRank():
-            return "append" if node.in_time else "retract"
-        case LogicalOver():
-            return "append" if node.ahead == 0 else "retract"
-        case LogicalSession() | LogicalNormalize():
-            return "retract"
-        case LogicalMatch() | LogicalStamp():
-            return "append"
-        case LogicalTemporalFilter():
-            stays = node.final or (node.ends is None and produced(node.input.input) == "append")
-            return "append" if stays else "retract"
-        case LogicalUnion():
-            return "append" if all(produced(each) == "append" for each in node.inputs) else "retract"
+    return node.mode(*map(produced, inputs(node)))
 
 
 def updating(node: LogicalNode) -> LogicalNode | None:

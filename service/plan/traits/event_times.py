@@ -54,6 +54,7 @@ from rowkind.service.plan.logical import (
     LogicalSession,
     LogicalStamp,
     LogicalTemporalFilter,
+    LogicalUnary,
     LogicalUnion,
     LogicalWindow,
 )
@@ -76,6 +77,7 @@ from rowkind.service.plan.traits.followed import (
 )
 from rowkind.service.plan.traits.sessions import only_comes, session_of
 from rowkind.service.plan.traits.time_bounds import stays_of, time_bounds
+from rowkind.service.plan.tree import first
 
 
 def event_times(node: LogicalNode) -> dict[str, EventTime]:
@@ -94,13 +96,14 @@ def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
     match node:
         case LogicalScan():
             return _scanned(node)
-        case LogicalFilter() | LogicalWindow():
-            below = _known(node.input)
-            return below if isinstance(node, LogicalFilter) else _of_names(below, node.partition)
         case LogicalProject():
             return _projected(node)
         case LogicalExpand():
             return {**_known(node.input), **_expanded(node)}
+        case LogicalWindow():
+            return _of_names(_known(node.input), node.partition)
+        case LogicalFilter() | LogicalOver(ahead=0) | LogicalRank(in_time=True):
+            return _known(first(node))
         case LogicalNormalize():
             # Rows that expire go long after their time.
             return {} if node.takes_back else _known(node.input.input)
@@ -108,26 +111,31 @@ def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
             # What time moves is out of the order of its input, but for what a watermark lets out just before it passes.
             held = node.final or (node.ends is None and node.clock.tables)
             return _known(node.input.input) if held else {}
-        case LogicalAggregate():
-            return {**_of_names(_known(node.input.input), node.group), **_last_times(node)}
-        case LogicalOver(ahead=0) | LogicalRank(in_time=True):
-            return _known(node.input.input)
-        case LogicalOver() if node.ahead is not None:
-            return {**_of_names(_known(node.input.input), node.partition), **_settled(node, node.ahead)}
-        case LogicalRank() | LogicalOver():
-            return _of_names(_known(node.input.input), node.partition)
-        case LogicalSession():
-            return {**_of_names(_known(node.input.input), node.partition), **_in_session(node)}
         case LogicalStamp():
             return {**_known(node.input.input), node.time: EventTime(frozenset([PROCESSING]), "time")}
         case LogicalMatch():
             return {**_matched(node)}
+        case LogicalUnary():
+            return {**_of_names(_known(node.input.input), node.lets_pass(frozenset())), **_of_rows(node)}
         case LogicalJoin():
             return {**_joined(node)}
         case LogicalLookup():
             return {**_looked_up(node)}
         case LogicalUnion():
             return {**_united([event_times(each) for each in node.inputs])}
+    raise AssertionError(f"{type(node).__name__} is of no shape")
+
+
+def _of_rows(node: LogicalUnary) -> dict[str, EventTime]:
+    """The times besides those of the columns by which an operator puts rows together."""
+    match node:
+        case LogicalAggregate():
+            return _last_times(node)
+        case LogicalSession():
+            return _in_session(node)
+        case LogicalOver(ahead=int() as ahead):
+            return _settled(node, ahead)
+    return {}
 
 
 def _projected(node: LogicalProject) -> dict[str, EventTime | RowColumn]:

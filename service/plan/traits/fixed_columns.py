@@ -33,28 +33,19 @@ from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import columns, kept
 from rowkind.service.plan.logical import (
     LogicalAggregate,
-    LogicalExpand,
-    LogicalFilter,
     LogicalInput,
     LogicalJoin,
-    LogicalLookup,
     LogicalMatch,
     LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
     LogicalProject,
-    LogicalRank,
     LogicalScan,
-    LogicalSession,
-    LogicalStamp,
-    LogicalTemporalFilter,
     LogicalUnion,
-    LogicalWindow,
 )
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.traits.meanings import moved
 from rowkind.service.plan.traits.unique_keys import key_columns
+from rowkind.service.plan.tree import first
 
 
 def fixed_columns(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
@@ -74,25 +65,18 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
             primary = frozenset(map(node.name, node.source.primary_key))
             never_changes = node.source.mode == "append" and primary and primary <= key
             return frozenset(columns(node)) if never_changes else frozenset()
-        case LogicalFilter() | LogicalExpand() | LogicalWindow():
-            return fixed_columns(node.input, key)
         case LogicalProject():
             known, below = fixed_columns(node.input, told(node, key)), columns(node.input)
             return frozenset(name for name, output in node.outputs.items() if _follows(output, known, below))
-        case LogicalJoin():
-            return fixed_columns(node.left.input, key) if node.keeps_left else _joined(node, key)
-        case LogicalLookup():
-            # Which right row it is may change.
-            return fixed_columns(node.left.input, key)
+        case LogicalJoin(keeps_left=False):
+            return _joined(node, key)
         case LogicalAggregate():
             group = frozenset(node.group)
             return fixed_columns(node.input.input, key & group) & group
-        case LogicalRank() | LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter():
-            return fixed_columns(node.input.input, key)
-        case LogicalStamp():
-            return fixed_columns(node.input.input, key)
         case LogicalUnion() | LogicalMatch():
             return frozenset()
+    # Which right row a lookup meets may change.
+    return fixed_columns(first(node), key)
 
 
 def _joined(join: LogicalJoin, key: AbstractSet[str]) -> frozenset[str]:

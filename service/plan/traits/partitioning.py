@@ -16,24 +16,20 @@ from rowkind.avro.schema import Type
 from rowkind.service.calc import is_internal
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalExpand,
-    LogicalFilter,
+    LogicalBinary,
+    LogicalCalc,
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
-    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
-    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
-    LogicalSession,
     LogicalStamp,
     LogicalTemporalFilter,
+    LogicalUnary,
     LogicalUnion,
-    LogicalWindow,
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
@@ -66,51 +62,41 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
     match node:
         case LogicalScan() | LogicalUnion():
             return None
-        case LogicalFilter() | LogicalExpand() | LogicalWindow():
-            return partitioning(node.input)
         case LogicalProject():
             parts = partitioning(node.input)
             return None if parts is None else tuple(_renamed(part, node) for part in parts)
-        case LogicalJoin() | LogicalRank() if any(side.spread > 1 for side in sides(node)):
+        case LogicalCalc():
+            return partitioning(node.input)
+        case LogicalBinary() | LogicalRank() if any(side.spread > 1 for side in sides(node)):
             # Rows of one key are in several shards.
             return None
-        case LogicalJoin():
+        case LogicalJoin() | LogicalLookup():
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
-        case LogicalLookup():
-            return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
-        case LogicalAggregate():
-            return _bare(node.input, aggregate_key(node))
-        case LogicalRank() | LogicalSession() | LogicalOver() | LogicalMatch():
-            return _bare(node.input, node.partition)
-        case LogicalNormalize():
-            return _bare(node.input, normalize_key(node))
-        case LogicalTemporalFilter() | LogicalStamp():
-            parts = partitioning(node.input.input) if node.partition is None else None
-            return _bare(node.input, temporal_key(node)) if parts is None else parts
+        case LogicalTemporalFilter() | LogicalStamp() if _stays(node):
+            return partitioning(node.input.input)
+        case LogicalUnary():
+            below = columns(node.input.input)
+            return tuple(KeyPart(frozenset([name]), below[name]) for name in shard_key(node))
+    raise AssertionError(f"{type(node).__name__} is of no shape")
 
 
-def aggregate_key(node: LogicalAggregate) -> tuple[str, ...]:
-    """What an aggregate is partitioned by: those of the group's columns that decide on the shard."""
-    return node.group[: len(node.group) - node.apart]
+def _stays(node: LogicalTemporalFilter | LogicalStamp) -> bool:
+    """Whether rows stay in the shard where they are."""
+    return node.partition is None and partitioning(node.input.input) is not None
 
 
-def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
-    """What a Normalize is partitioned by: the primary key, or as much of the row as can be part of a key."""
-    below = columns(node.input.input)
-    return node.key or tuple(name for name in node.input.carried if below[name].orderable and not is_internal(name))
+def shard_key(node: LogicalUnary) -> tuple[str, ...]:
+    """The columns of the input whose values choose the shard in which an operator finds a row.
 
-
-def temporal_key(node: LogicalTemporalFilter | LogicalStamp) -> tuple[str, ...]:
-    """What a temporal filter or a stamp is partitioned by: by as much of the row as can be part of a key.
-
-    Where its input is an operator, rows stay where they are: neither asks for keys. What is left of that
-    operator's key names the rows all the same.
+    Where the operator asks for no columns and its input is an operator, rows stay where they are: what is left of that
+    operator's key names the rows all the same. Other rows are spread by as much of them as can be part of a key.
     """
-    if node.partition is not None:
-        return node.partition
+    if node.shards_by is not None:
+        return node.shards_by
     below = columns(node.input.input)
-    parts = partitioning(node.input.input)
-    if parts is not None:
+    if isinstance(node, LogicalNormalize):
+        return tuple(name for name in node.input.carried if below[name].orderable and not is_internal(name))
+    if (parts := partitioning(node.input.input)) is not None:
         return tuple(min(part.columns) for part in parts if part.columns)
     return tuple(name for name, type_ in below.items() if type_.orderable and not is_internal(name))
 
@@ -129,18 +115,10 @@ def together(node: LogicalNode, key: AbstractSet[str]) -> bool:
     That is so if each part of what the last operator is partitioned by is in `key`, or fixed by it. A row with a key
     then never turns up in another shard, and one task sees all changes under the key in their order.
     """
-    match node:
-        case LogicalFilter() | LogicalExpand() | LogicalWindow():
-            return together(node.input, key)
-        case LogicalProject():
-            return together(node.input, told(node, key))
+    if isinstance(node, LogicalCalc):
+        return together(node.input, told(node, key) if isinstance(node, LogicalProject) else key)
     parts, fixed = partitioning(node), fixed_columns(node, key)
     return parts is not None and all(part.columns & fixed for part in parts)
-
-
-def _bare(side: LogicalInput, names: Sequence[str]) -> tuple[KeyPart, ...]:
-    below = columns(side.input)
-    return tuple(KeyPart(frozenset([name]), below[name]) for name in names)
 
 
 def _holders(join: LogicalJoin | LogicalLookup, number: int) -> frozenset[str]:

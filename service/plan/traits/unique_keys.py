@@ -33,28 +33,22 @@ from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalExpand,
-    LogicalFilter,
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
     LogicalMatch,
     LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
-    LogicalSession,
-    LogicalStamp,
-    LogicalTemporalFilter,
     LogicalUnion,
-    LogicalWindow,
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar
 from rowkind.service.plan.traits.meanings import moved, telling
+from rowkind.service.plan.tree import first
 
 UniqueKey = frozenset[str]
 _MOST = 16
@@ -68,17 +62,13 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
     match node:
         case LogicalScan():
             return frozenset([frozenset(map(node.name, node.source.primary_key))] if node.source.primary_key else [])
-        case LogicalFilter() | LogicalWindow():
-            return unique_keys(node.input)
         case LogicalProject():
             return _projected(node)
         case LogicalExpand():
             return _expanded(node)
-        case LogicalJoin():
-            return unique_keys(node.left.input) if node.keeps_left else _joined(node)
-        case LogicalLookup():
-            if meets_one(node):
-                return unique_keys(node.left.input)
+        case LogicalJoin(keeps_left=False):
+            return _joined(node)
+        case LogicalLookup() if not meets_one(node):
             pairs = product(unique_keys(node.left.input), unique_keys(node.right.input))
             return _minimal(left | right for left, right in pairs)
         case LogicalAggregate():
@@ -87,14 +77,13 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
             return _minimal([*map(frozenset, groups), *(key for key in unique_keys(below) if key <= group)])
         case LogicalRank():
             return _ranked(node)
-        case LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter() | LogicalStamp():
-            return unique_keys(node.input.input)
         case LogicalMatch():
             numbers = [each.name for each in node.calls if isinstance(each.call, MatchNumber)]
             whole = not node.sought.all_rows
             return frozenset(frozenset([*node.partition, name]) for name in numbers if whole)
         case LogicalUnion():
             return frozenset()
+    return unique_keys(first(node))
 
 
 def in_order(keys: Iterable[UniqueKey], node: LogicalNode) -> tuple[tuple[str, ...], ...]:

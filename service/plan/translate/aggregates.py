@@ -11,7 +11,7 @@ from rowkind.service.plan.logical import LogicalAggregate, LogicalNode
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.missing_watermarks import missing_watermarks
-from rowkind.service.plan.traits.partitioning import aggregate_key
+from rowkind.service.plan.traits.partitioning import shard_key
 from rowkind.service.plan.translate.first_step import with_first_step
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshes, shown, traits
 
@@ -44,7 +44,7 @@ def aggregate(
         aggregation=aggregation,
         calc=nodes.calc(top, edge, output, named(output), record),
         unmarked=missing_watermarks(aggregate),
-        traits=traits(top, shown(map(resolved, aggregate_key(aggregate))), edge.needs_before),
+        traits=traits(top, shown(map(resolved, shard_key(aggregate))), edge.needs_before),
     )
 
 

@@ -29,7 +29,7 @@ def match(nodes: Nodes, match: LogicalMatch, top: LogicalNode, edge: Edge, recor
         node=nodes.name("match", match),
         input=nodes.input(side, given),
         matching=Matching(
-            match.sought, tuple(_defined(each, below) for each in match.conditions), match.carried, match.calls
+            match.sought, tuple(_defined(each, below) for each in match.defines), match.carried, match.calls
         ),
         closing=side.closing,
         partition=shown(map(resolved, match.partition)),

@@ -9,7 +9,7 @@ from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalNode, LogicalNormalize
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import BIGINT
-from rowkind.service.plan.traits.partitioning import normalize_key
+from rowkind.service.plan.traits.partitioning import shard_key
 from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, named, refreshes, shown, traits
 
 
@@ -18,7 +18,7 @@ def normalize(
 ) -> physical.PhysicalNormalize:
     """The physical node of a Normalize; its calc leads to where `edge` says."""
     side, below = normalize.input, columns(normalize.input.input)
-    key = normalize_key(normalize)
+    key = shard_key(normalize)
     given = Edge(
         types=carried(side),
         key=tuple((resolved(name), below[name], True) for name in key),

@@ -11,7 +11,7 @@ from rowkind.service.plan.logical import LogicalNode, LogicalSession, LogicalSta
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.scalar.types import TIMESTAMP
 from rowkind.service.plan.traits.changelog_modes import bare_scan
-from rowkind.service.plan.traits.partitioning import partitioning, temporal_key
+from rowkind.service.plan.traits.partitioning import partitioning, shard_key
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered, refreshes, shown, traits
 
 
@@ -88,7 +88,7 @@ def _anywhere(
 
     They are found again in the shard in which they came, so that those of an operator stay where they are.
     """
-    side, below, key = node.input, columns(node.input.input), temporal_key(node)
+    side, below, key = node.input, columns(node.input.input), shard_key(node)
     given = Edge(
         types=carried(side),
         key=tuple((resolved(name), below[name], True) for name in key),

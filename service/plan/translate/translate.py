@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,8 +19,7 @@ from rowkind.service.plan.calcs import Edge, calc, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
-    LogicalExpand,
-    LogicalFilter,
+    LogicalCalc,
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
@@ -34,7 +34,6 @@ from rowkind.service.plan.logical import (
     LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
-    LogicalWindow,
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import Columns, resolved
@@ -103,6 +102,21 @@ def _fixed(query: Query, node: physical.PhysicalNode) -> tuple[str, ...]:
     return tuple(text for part, text in named if not part.columns & set(query.sink.key))
 
 
+_OPERATORS: Mapping[type[LogicalNode], Callable[..., physical.PhysicalOperator]] = {
+    LogicalJoin: joins.join,
+    LogicalAggregate: aggregates.aggregate,
+    LogicalRank: ranks.rank,
+    LogicalSession: timed.session,
+    LogicalOver: over.over,
+    LogicalLookup: lookups.lookup,
+    LogicalNormalize: normalizing.normalize,
+    LogicalTemporalFilter: timed.temporal_filter,
+    LogicalStamp: timed.stamp,
+    LogicalMatch: matches.match,
+}
+"""How each operator becomes one of the physical plan."""
+
+
 @dataclass
 class _Translator:
     """One walk over the tree; nodes are numbered from the inputs up, so that each has a name of its own.
@@ -117,34 +131,13 @@ class _Translator:
 
     def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> physical.PhysicalNode:
         """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
-        match base(top):
-            case LogicalScan() as scan:
-                return self._scan(scan, top, edge, record)
-            case LogicalJoin() as join:
-                return joins.join(self, join, top, edge, record)
-            case LogicalAggregate() as aggregate:
-                return aggregates.aggregate(self, aggregate, top, edge, record)
-            case LogicalRank() as rank:
-                return ranks.rank(self, rank, top, edge, record)
-            case LogicalSession() as session:
-                return timed.session(self, session, top, edge, record)
-            case LogicalOver() as over_:
-                return over.over(self, over_, top, edge, record)
-            case LogicalLookup() as lookup:
-                return lookups.lookup(self, lookup, top, edge, record)
-            case LogicalNormalize() as normalize:
-                return normalizing.normalize(self, normalize, top, edge, record)
-            case LogicalTemporalFilter() as passing:
-                return timed.temporal_filter(self, passing, top, edge, record)
-            case LogicalStamp() as stamp:
-                return timed.stamp(self, stamp, top, edge, record)
-            case LogicalMatch() as match:
-                return matches.match(self, match, top, edge, record)
-            case LogicalUnion() as union:
-                inputs = tuple(self.node(_over(top, each), edge, record) for each in union.inputs)
-                return physical.PhysicalUnion(self.name("union", union), inputs, traits(top, (), edge.needs_before))
-            case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
-                raise AssertionError("a window is a rank by now, and the others are part of a calc")
+        found = base(top)
+        if isinstance(found, LogicalScan):
+            return self._scan(found, top, edge, record)
+        if isinstance(found, LogicalUnion):
+            inputs = tuple(self.node(_over(top, each), edge, record) for each in found.inputs)
+            return physical.PhysicalUnion(self.name("union", found), inputs, traits(top, (), edge.needs_before))
+        return _OPERATORS[type(found)](self, found, top, edge, record)
 
     def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str, **said: Any) -> Calc:
         return replace(calc(top, edge, input_, below, record, **said), on_error=self.on_error)
@@ -201,11 +194,7 @@ class _Translator:
 
 def _over(top: LogicalNode, input_: LogicalNode) -> LogicalNode:
     """The filters and projections above a union, above one of its inputs."""
-    match top:
-        case LogicalFilter() | LogicalProject() | LogicalExpand():
-            return replace(top, input=_over(top.input, input_))
-        case _:
-            return input_
+    return replace(top, input=_over(top.input, input_)) if isinstance(top, LogicalCalc) else input_
 
 
 def _identifier(name: str) -> str:

@@ -32,7 +32,7 @@ def joined(condition: str, kind: str = "inner") -> LogicalJoin:
     nothing = LogicalInput(LogicalUnion((), exp.Null()))
     tree = parse_one(condition, dialect="spark")
     conjuncts = list(tree.flatten()) if isinstance(tree, exp.And) else [tree]
-    return LogicalJoin(kind, nothing, nothing, tuple(conjuncts), exp.Null())  # type: ignore[arg-type]
+    return LogicalJoin(nothing, nothing, tuple(conjuncts), kind, exp.Null())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("condition", "earliest", "latest"), CASES)

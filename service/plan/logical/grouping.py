@@ -1,0 +1,136 @@
+"""Operators that emit rows of their own, one or more per group of input rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.operators.changelog import ChangelogMode
+from rowkind.operators.field_roles import ASIDE, COLUMN, UNITED
+from rowkind.operators.match_calls import MatchAggregate, Navigation
+from rowkind.service.clocks import Ending
+from rowkind.service.matching import CalledColumn, SoughtPattern
+from rowkind.service.plan.calls import LogicalCall, LogicalDefine, OrderColumn
+from rowkind.service.plan.logical.node import LogicalGrouping, Types
+from rowkind.service.plan.scalar.conjuncts import reads
+
+
+@dataclass(frozen=True)
+class LogicalAggregate(LogicalGrouping):
+    """One row for each group: the `group` columns under their names, and each call's result under its own.
+
+    Without calls it is SELECT DISTINCT. `is_global`: no GROUP BY, so always one row. Arguments, filters and groups are
+    columns below. `split_distinct` is the hint. `ending`: when groups are dropped, by the result of a call. The last
+    `apart` group columns, each TIMESTAMP NOT NULL, do not decide the shard.
+    """
+
+    group: tuple[str, ...] = field(metadata=COLUMN)
+    calls: Mapping[str, LogicalCall] = field(metadata=UNITED)
+    is_global: bool
+    at: exp.Expr = field(metadata=ASIDE)
+    split_distinct: bool = False
+    ending: Ending | None = None
+    apart: int = 0
+
+    finds_old_rows: ClassVar[tuple[str, bool] | None] = ("an aggregate adds up exact changes", True)
+    tells_rows_apart: ClassVar[bool] = False
+
+    @property
+    def shards_by(self) -> tuple[str, ...]:
+        """The group columns that choose the shard."""
+        return self.group[: len(self.group) - self.apart]
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns of the groups and the calls."""
+        return frozenset(self.group).union(*(call.reads for call in self.calls.values()))
+
+    def emits(self, below: Types) -> dict[str, Type]:
+        """The group columns and the results."""
+        return {name: below[name] for name in self.group} | {name: call.type for name, call in self.calls.items()}
+
+    def only(self, wanted: AbstractSet[str]) -> Self:
+        """The node with the calls whose results are wanted; without any it still says which groups there are."""
+        kept = wanted if self.ending is None else wanted | {self.ending.at.column}
+        return replace(self, calls={name: call for name, call in self.calls.items() if name in kept})
+
+    def mode(self, *below: ChangelogMode) -> ChangelogMode:
+        """Inserts only for DISTINCT over rows that are only inserted."""
+        only_added = not self.calls and not self.is_global
+        return "append" if only_added and below[0] == "append" else "retract"
+
+    @property
+    def changes(self) -> str:
+        """Why rows change."""
+        return "the row of a group changes with every row that comes to it"
+
+    def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
+        """The group columns."""
+        return frozenset(self.group)
+
+
+@dataclass(frozen=True)
+class LogicalMatch(LogicalGrouping):
+    """The matches of a pattern in the rows of each partition, in an order that begins with a time.
+
+    `defines` are the conditions of the variables, None for one that is always true. What comes out are the columns `carried`
+    of a row and what the `calls` come to. `at` is the word MATCH_RECOGNIZE in the SQL.
+    """
+
+    partition: tuple[str, ...] = field(metadata=COLUMN)
+    order: tuple[OrderColumn, ...]
+    sought: SoughtPattern
+    defines: tuple[LogicalDefine | None, ...]
+    carried: tuple[str, ...] = field(metadata=COLUMN)
+    calls: tuple[CalledColumn, ...]
+    at: exp.Expr = field(metadata=ASIDE)
+
+    @property
+    def time(self) -> str:
+        """The column with the time, never NULL behind `passes.order_matches`."""
+        return self.ordered[0]
+
+    @property
+    def ordered(self) -> tuple[str, ...]:
+        """The columns of the order."""
+        return tuple(each.column for each in self.order if each.column is not None)
+
+    has_ttl: ClassVar[bool] = False
+    tells_rows_apart: ClassVar[bool] = False
+
+    @property
+    def shards_by(self) -> tuple[str, ...]:
+        """The partition."""
+        return self.partition
+
+    @property
+    def sorts_by(self) -> tuple[OrderColumn, ...]:
+        """The order."""
+        return self.order
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns that are emitted, the time, and those of the conditions and the calls."""
+        defines = [each for each in self.defines if each is not None]
+        asked = [*self.calls, *(call for each in defines for call in each.calls)]
+        named = (each.call.column for each in asked if isinstance(each.call, Navigation | MatchAggregate))
+        read = frozenset([*self.carried, self.time, *(name for name in named if name is not None)])
+        return read.union(*(reads(part) for each in defines for part in each.conjuncts))
+
+    def emits(self, below: Types) -> dict[str, Type]:
+        """The carried columns and the results of the calls."""
+        return {name: below[name] for name in self.carried} | {each.name: each.type for each in self.calls}
+
+    def only(self, wanted: AbstractSet[str]) -> Self:
+        """The node with the columns and calls that are wanted."""
+        carried = tuple(name for name in self.carried if name in wanted)
+        return replace(self, carried=carried, calls=tuple(each for each in self.calls if each.name in wanted))
+
+    def mode(self, *_below: ChangelogMode) -> ChangelogMode:
+        """Inserts only: a match is emitted once."""
+        return "append"

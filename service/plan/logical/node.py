@@ -1,0 +1,185 @@
+"""What a logical plan is made of: frozen nodes of a few shapes, which passes rewrite.
+
+    leaf       scan                                no input
+    calc       filter, project, expand, window     no state: the rows of one input row stay together, in order
+    per row    OVER, session, stamp                each input row once, with added columns
+    subset     rank, temporal filter, normalize    some input rows, unchanged
+    grouping   aggregate, match                    new rows, one or more per group
+    binary     join, lookup                        pairs of rows of two inputs, with rules of their own per side
+    union      union                               the rows of all inputs
+
+A node says of itself what follows from its definition alone. A trait or a pass is a function over shapes, and names a
+node only where that one differs.
+
+Every relation in the query has a path of aliases, such as `o` or `x.o` inside the derived table `x`, and every column a
+unique name: path and column, `o.order_id`. Expressions are sqlglot's over these (`scalars.resolved`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.operators.changelog import ChangelogMode
+from rowkind.operators.field_roles import CHILD, COLUMN, UNITED
+from rowkind.service.clocks import Closing
+from rowkind.service.physical import InputLayout
+from rowkind.service.plan.calls import EqualKey, OrderColumn
+
+Types = Mapping[str, Type]
+"""Columns and their types."""
+
+
+@dataclass(frozen=True)
+class LogicalNode(ABC):
+    """A node of a logical plan. Its fields say by their roles which are inputs (`operators.field_roles`)."""
+
+    @abstractmethod
+    def mode(self, *below: ChangelogMode) -> ChangelogMode:
+        """The kinds of changes that the node emits, given those of its inputs."""
+
+    @property
+    def changes(self) -> str:
+        """Why rows that the node emits change, in a clause."""
+        return "rows of its input change"
+
+    def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
+        """The columns, of those `below`, for which a condition on them alone may be applied to the first input."""
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class LogicalInput:
+    """One input of an operator and what the plan chose for it.
+
+    - `carried`: the columns that the operator's rows or its condition need. `sub_key`: those of the sub-key.
+    - `layout`, `ttl_ms`: how its rows are kept, and for how long after their last change.
+    - `closing`: when they are evicted because of a time of their own.
+    - `spread`, `copies`: over how many shards the rows of one key are spread, or to how many each row is copied.
+    - `remade`: the rows are recomputed from the state of the join below.
+    - `arrival`: the column with their arrival numbers, None for their own; `ids` are carried to keep rows of different
+      arrival apart.
+    """
+
+    input: LogicalNode = field(metadata=CHILD)
+    carried: tuple[str, ...] = field(default=(), metadata=UNITED)
+    layout: InputLayout = "multiset"
+    sub_key: tuple[str, ...] = field(default=(), metadata=COLUMN)
+    ttl_ms: int | None = None
+    closing: Closing | None = None
+    spread: int = 1
+    copies: int = 1
+    remade: bool = False
+    arrival: str | None = field(default=None, metadata=COLUMN)
+    ids: tuple[str, ...] = field(default=(), metadata=UNITED)
+
+
+@dataclass(frozen=True)
+class LogicalCalc(LogicalNode):
+    """A node without state, which becomes part of the calc above the node below it."""
+
+    input: LogicalNode = field(metadata=CHILD)
+
+    def mode(self, *below: ChangelogMode) -> ChangelogMode:
+        """That of the input."""
+        return below[0]
+
+    def lets_pass(self, below: AbstractSet[str]) -> AbstractSet[str]:
+        """All columns of the input."""
+        return below
+
+
+@dataclass(frozen=True)
+class LogicalUnary(LogicalNode):
+    """An operator over one input.
+
+    `finds_old_rows` says why the operator needs the old row of each update, and whether a retraction of a row that was
+    never there does harm: then the input must be exact. None if neither matters.
+    """
+
+    input: LogicalInput = field(metadata=CHILD)
+
+    finds_old_rows: ClassVar[tuple[str, bool] | None] = None
+    has_ttl: ClassVar[bool] = True
+    tells_rows_apart: ClassVar[bool] = True
+    """Whether it finds rows by their content, and so needs the row digest of a table without a key."""
+
+    @property
+    def shards_by(self) -> tuple[str, ...] | None:
+        """The columns whose values choose a row's shard; None if they follow from the input."""
+        return None
+
+    @property
+    def sorts_by(self) -> tuple[OrderColumn, ...]:
+        """The order of the rows in their partition."""
+        return ()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns of the input that the operator needs in its rows, besides those that are emitted."""
+        return frozenset()
+
+    @property
+    def conditions(self) -> tuple[exp.Expr, ...]:
+        """What is true of every row that the node emits."""
+        return ()
+
+    @abstractmethod
+    def emits(self, below: Types) -> dict[str, Type]:
+        """The columns of the rows that the node emits, given those of its input."""
+
+    def only(self, _wanted: AbstractSet[str]) -> Self:
+        """The node without results that are not `wanted`."""
+        return self
+
+    def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
+        """The columns of the partition: a condition on them leaves out whole partitions."""
+        return frozenset(self.shards_by or ())
+
+
+@dataclass(frozen=True)
+class LogicalPerRow(LogicalUnary):
+    """An operator that emits each input row once, with added columns."""
+
+    @abstractmethod
+    def adds(self, below: Types) -> dict[str, Type]:
+        """The columns that the node adds to those of its input."""
+
+    def emits(self, below: Types) -> dict[str, Type]:
+        """The input's columns and the added ones."""
+        return {**below, **self.adds(below)}
+
+
+@dataclass(frozen=True)
+class LogicalSubset(LogicalUnary):
+    """An operator that emits some of the input rows, unchanged but for added numbers."""
+
+    def emits(self, below: Types) -> dict[str, Type]:
+        """The input's columns."""
+        return dict(below)
+
+
+@dataclass(frozen=True)
+class LogicalGrouping(LogicalUnary):
+    """An operator that emits rows of its own, one or more per group of input rows."""
+
+
+@dataclass(frozen=True)
+class LogicalBinary(LogicalNode):
+    """An operator over two inputs. `keys` are taken from the equalities among its `condition` (`extract_equal_keys`)."""
+
+    left: LogicalInput = field(metadata=CHILD)
+    right: LogicalInput = field(metadata=CHILD)
+    condition: tuple[exp.Expr, ...]
+    keys: tuple[EqualKey, ...] = field(default=(), kw_only=True)
+
+    @property
+    def sides(self) -> tuple[LogicalInput, LogicalInput]:
+        """Left and right."""
+        return self.left, self.right

@@ -1,0 +1,168 @@
+"""Operators that emit some of the input rows, unchanged but for added numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.operators.changelog import ChangelogMode
+from rowkind.operators.field_roles import ASIDE, COLUMN, RESULTS
+from rowkind.operators.ranking import RankFunction, Ranking
+from rowkind.service.clocks import Clock, ColumnTime
+from rowkind.service.physical import RankStrategy
+from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.logical.node import LogicalSubset, Types
+from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.scalar.types import BIGINT, INT
+
+
+@dataclass(frozen=True)
+class LogicalRank(LogicalSubset):
+    """The input's rows of a ranking for which `condition` is true.
+
+    `numbers` are the columns with numbers that somebody reads, and by which function each is; `asked` are those that
+    only the condition reads. `bound` is a column that the condition bounds a number by and that is the same in all rows
+    that a partition ever has; None where there is none. Without an upper bound, nobody tells numbers above `settled`
+    apart; None where somebody may. `identity` is the unique key by which rows are replaced, for the strategy
+    "improving". `in_time`: rows come in the order of the time by which they are ranked, so that none moves others.
+    """
+
+    ranking: Ranking
+    partition: tuple[str, ...] = field(metadata=COLUMN)
+    order: tuple[OrderColumn, ...]
+    numbers: Mapping[str, RankFunction] = field(metadata=RESULTS)
+    at: exp.Expr = field(metadata=ASIDE)
+    strategy: RankStrategy = "retract"
+    reason: str = field(default="", metadata=ASIDE)
+    identity: tuple[str, ...] = field(default=(), metadata=COLUMN)
+    condition: tuple[exp.Expr, ...] = ()
+    asked: Mapping[str, RankFunction] = field(default_factory=dict, metadata=RESULTS)
+    bound: str | None = field(default=None, metadata=COLUMN)
+    settled: int | None = None
+    in_time: bool = False
+
+    finds_old_rows: ClassVar[tuple[str, bool] | None] = ("a rank finds rows by their content", False)
+
+    @property
+    def shards_by(self) -> tuple[str, ...]:
+        """The partition."""
+        return self.partition
+
+    @property
+    def sorts_by(self) -> tuple[OrderColumn, ...]:
+        """The order."""
+        return self.order
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns of the condition and the identity."""
+        return frozenset(self.identity).union(*map(reads, self.condition))
+
+    @property
+    def conditions(self) -> tuple[exp.Expr, ...]:
+        """The condition."""
+        return self.condition
+
+    def emits(self, below: Types) -> dict[str, Type]:
+        """The input's columns and the numbers."""
+        return {**below, **dict.fromkeys(self.numbers, INT)}
+
+    def only(self, wanted: AbstractSet[str]) -> Self:
+        """The node with the numbers that are wanted."""
+        return replace(self, numbers={name: of for name, of in self.numbers.items() if name in wanted})
+
+    def mode(self, *_below: ChangelogMode) -> ChangelogMode:
+        """Inserts only where rows come in the order by which they are ranked."""
+        return "append" if self.in_time else "retract"
+
+    @property
+    def changes(self) -> str:
+        """Why rows change."""
+        return "a row leaves the range of a rank when another one takes its place"
+
+
+@dataclass(frozen=True)
+class LogicalTemporalFilter(LogicalSubset):
+    """The rows whose time has come, by the column `begins`, and is not over, by `ends`, as the clock goes.
+
+    `final`: rows do not change after they are released. `most`: about how many are released at a time. `order`: the
+    order of release, a time first. Rows equal in `partition` are in one shard, in time order; None: in any.
+    """
+
+    clock: Clock
+    begins: ColumnTime | None
+    ends: ColumnTime | None
+    final: bool
+    reason: str = field(metadata=ASIDE)
+    at: exp.Expr = field(metadata=ASIDE)
+    most: int | None = None
+    order: tuple[OrderColumn, ...] = ()
+    partition: tuple[str, ...] | None = field(default=None, metadata=COLUMN)
+
+    finds_old_rows: ClassVar[tuple[str, bool] | None] = ("time moves rows that are there", True)
+    has_ttl: ClassVar[bool] = False
+
+    @property
+    def shards_by(self) -> tuple[str, ...] | None:
+        """The partition, if there is one."""
+        return self.partition
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns with the times, and those of the order."""
+        times = [each.column for each in (self.begins, self.ends) if each is not None]
+        return frozenset([*times, *(each.column for each in self.order if each.column is not None)])
+
+    def mode(self, *below: ChangelogMode) -> ChangelogMode:
+        """Inserts only where rows are final, or where they come and stay."""
+        return "append" if self.final or (self.ends is None and below[0] == "append") else "retract"
+
+    @property
+    def changes(self) -> str:
+        """Why rows change."""
+        return "NOW() moves, and rows go"
+
+    def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
+        """No column: a condition stays above."""
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class LogicalNormalize(LogicalSubset):
+    """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why.
+
+    `takes_back`: expired rows are retracted. `arrival` is the column with each row's arrival number, None if unused.
+    """
+
+    key: tuple[str, ...] = field(metadata=COLUMN)
+    reason: str = field(metadata=ASIDE)
+    takes_back: bool = False
+    arrival: str | None = field(default=None, metadata=RESULTS)
+
+    @property
+    def shards_by(self) -> tuple[str, ...] | None:
+        """The key; without one, as much of a row as can be part of a key."""
+        return self.key or None
+
+    def emits(self, below: Types) -> dict[str, Type]:
+        """The input's columns and the arrival number."""
+        return {**below, **({} if self.arrival is None else {self.arrival: BIGINT})}
+
+    def only(self, wanted: AbstractSet[str]) -> Self:
+        """The node without the arrival number if that is not wanted."""
+        return replace(self, arrival=self.arrival if self.arrival in wanted else None)
+
+    def mode(self, *_below: ChangelogMode) -> ChangelogMode:
+        """Rows change, with their old rows."""
+        return "retract"
+
+    @property
+    def changes(self) -> str:
+        """Why rows change."""
+        expired = "rows are taken back when they expire, because of `on_expire: retract`"
+        return expired if self.takes_back else super().changes
