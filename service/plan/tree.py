@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlglot import exp
 
 from rowkind.operators.field_roles import children, roles
 from rowkind.service.plan.calls import EqualKey, LogicalDefine
-from rowkind.service.plan.logical import LogicalInput, LogicalNode
+from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalJoin, LogicalNode
 
 Node = TypeVar("Node", bound=LogicalNode)
 Rules = Mapping[type[Any], Callable[[Any], LogicalNode]]
 """What a pass does to nodes of a class or a shape."""
+Conditions = tuple[exp.Expr, ...]
 
 
 def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
@@ -60,12 +62,22 @@ def _expressions(value: Any) -> Iterator[exp.Expr]:
 
 def rewritten(root: LogicalNode, rules: Rules) -> LogicalNode:
     """The tree with each node changed by the rule for its class, or else for its shape, over its changed inputs."""
+    return bottom_up(root, partial(changed, rules))
 
-    def change(node: LogicalNode) -> LogicalNode:
-        rule = next((rules[of] for of in type(node).__mro__ if of in rules), None)
-        return node if rule is None else rule(node)
 
-    return bottom_up(root, change)
+def changed(rules: Rules, node: LogicalNode) -> LogicalNode:
+    """The node changed by the rule for its class, or else for its shape; itself if there is none."""
+    rule = next((rules[of] for of in type(node).__mro__ if of in rules), None)
+    return node if rule is None else rule(node)
+
+
+def with_conditions(root: LogicalNode, change: Callable[[Conditions], Conditions]) -> LogicalNode:
+    """The tree with the conditions of filters and joins changed."""
+    rules: Rules = {
+        LogicalFilter: lambda node: replace(node, conjuncts=change(node.conjuncts)),
+        LogicalJoin: lambda node: replace(node, condition=change(node.condition)),
+    }
+    return rewritten(root, rules)
 
 
 def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:

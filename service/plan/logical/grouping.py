@@ -78,8 +78,8 @@ class LogicalAggregate(LogicalGrouping):
 class LogicalMatch(LogicalGrouping):
     """The matches of a pattern in the rows of each partition, in an order that begins with a time.
 
-    `defines` are the conditions of the variables, None for one that is always true. What comes out are the columns `carried`
-    of a row and what the `calls` come to. `at` is the word MATCH_RECOGNIZE in the SQL.
+    `defines` are the conditions of the variables, None for one that is always true. The node emits the columns
+    `carried` of a row and the results of the `calls`. `at` is the word MATCH_RECOGNIZE in the SQL.
     """
 
     partition: tuple[str, ...] = field(metadata=COLUMN)

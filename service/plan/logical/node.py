@@ -172,7 +172,7 @@ class LogicalGrouping(LogicalUnary):
 
 @dataclass(frozen=True)
 class LogicalBinary(LogicalNode):
-    """An operator over two inputs. `keys` are taken from the equalities among its `condition` (`extract_equal_keys`)."""
+    """An operator over two inputs; `keys` are the equalities of its `condition`, once they are taken out of it."""
 
     left: LogicalInput = field(metadata=CHILD)
     right: LogicalInput = field(metadata=CHILD)

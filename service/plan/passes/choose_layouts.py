@@ -9,26 +9,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalLookup, LogicalNode, LogicalNormalize
+from rowkind.service.plan.logical import (
+    LogicalInput,
+    LogicalJoin,
+    LogicalLookup,
+    LogicalNormalize,
+)
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.unique_keys import in_order, matches_one, unique_keys
-from rowkind.service.plan.tree import bottom_up
+from rowkind.service.plan.tree import Rules, rewritten
 
 
 def choose_layouts(query: Query) -> Query:
     """Operators with the layout and sub-key of each side."""
-    return replace(query, root=bottom_up(query.root, _visit))
+    rules: Rules = {LogicalJoin: _join, LogicalLookup: _lookup, LogicalNormalize: _normalize}
+    return replace(query, root=rewritten(query.root, rules))
 
 
-def _visit(node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalJoin():
-            return replace(node, left=_chosen(node, node.left), right=_chosen(node, node.right))
-        case LogicalLookup(match=None):
-            return replace(node, right=_chosen(node, node.right))
-        case LogicalNormalize():
-            return replace(node, input=replace(node.input, layout="one row per key" if node.key else "multiset"))
-    return node
+def _join(node: LogicalJoin) -> LogicalJoin:
+    return replace(node, left=_chosen(node, node.left), right=_chosen(node, node.right))
+
+
+def _lookup(node: LogicalLookup) -> LogicalLookup:
+    return replace(node, right=_chosen(node, node.right)) if node.match is None else node
+
+
+def _normalize(node: LogicalNormalize) -> LogicalNormalize:
+    return replace(node, input=replace(node.input, layout="one row per key" if node.key else "multiset"))
 
 
 def _chosen(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> LogicalInput:

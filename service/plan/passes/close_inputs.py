@@ -39,16 +39,24 @@ from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.followed import EventTime, is_processing_time
 from rowkind.service.plan.traits.sessions import session_of
 from rowkind.service.plan.traits.time_bounds import Stay, stays_of, time_bounds
-from rowkind.service.plan.tree import bottom_up, walk
+from rowkind.service.plan.tree import Rules, rewritten, walk
 from rowkind.service.source_table import SourceTable
-from rowkind.service.time_match import TimeMatch
 
 Tables = Mapping[str, SourceTable]
 
 
 def close_inputs(query: Query) -> Query:
     """Operators with what a watermark lets go of on each side."""
-    return replace(query, root=bottom_up(query.root, partial(_visit, timed_tables(query.root))))
+    tables = timed_tables(query.root)
+    rules: Rules = {
+        LogicalAggregate: partial(_closed_groups, tables),
+        LogicalSession: partial(_closed_session, tables),
+        LogicalOver: partial(_closed_partitions, tables),
+        LogicalRank: partial(_closed_partitions, tables),
+        LogicalJoin: partial(_closed_pairs, tables),
+        LogicalLookup: partial(_closed_lookup, tables),
+    }
+    return replace(query, root=rewritten(query.root, rules))
 
 
 def timed_tables(root: LogicalNode) -> Tables:
@@ -76,22 +84,23 @@ def passed(tables: Tables, column: str, time: EventTime) -> tuple[Clock, ColumnT
     return Clock(tuple(dict.fromkeys(clock))), later
 
 
-def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalAggregate(is_global=False):
-            closed = replace(node, input=_closed(node.input, tables, node.group))
-            return closed if closed.input.closing is not None else _ended(closed, tables)
-        case LogicalSession():
-            return replace(node, input=_in_session(node, tables))
-        case LogicalOver() if node.passes:
-            return replace(node, input=replace(node.input, ttl_ms=None))
-        case LogicalRank() | LogicalOver():
-            return replace(node, input=_closed(node.input, tables, node.partition))
-        case LogicalJoin() if not node.counts_right:
-            return _closed_join(node, tables) or _closed_interval_join(node, tables) or node
-        case LogicalLookup(match=TimeMatch() as match):
-            return _closed_lookup(node, match, tables)
-    return node
+def _closed_groups(tables: Tables, node: LogicalAggregate) -> LogicalAggregate:
+    if node.is_global:
+        return node
+    closed = replace(node, input=_closed(node.input, tables, node.group))
+    return closed if closed.input.closing is not None else _ended(closed, tables)
+
+
+def _closed_partitions(tables: Tables, node: LogicalRank | LogicalOver) -> LogicalNode:
+    if isinstance(node, LogicalOver) and node.passes:
+        return replace(node, input=replace(node.input, ttl_ms=None))
+    return replace(node, input=_closed(node.input, tables, node.partition))
+
+
+def _closed_pairs(tables: Tables, node: LogicalJoin) -> LogicalJoin:
+    if node.counts_right:
+        return node
+    return _closed_join(node, tables) or _closed_interval_join(node, tables) or node
 
 
 def _closed(side: LogicalInput, tables: Tables, key: Iterable[str]) -> LogicalInput:
@@ -175,8 +184,11 @@ def _both(one: Clock, other: Clock) -> Clock | None:
     return replace(one, tables=tuple(dict.fromkeys(sorted([*one.tables, *other.tables]))))
 
 
-def _closed_lookup(node: LogicalLookup, match: TimeMatch, tables: Tables) -> LogicalLookup:
+def _closed_lookup(tables: Tables, node: LogicalLookup) -> LogicalLookup:
     """A lookup by time: a row is late on either side once the watermark of both has passed its time."""
+    match = node.match
+    if match is None:
+        return node
     left, right = event_times(node.left.input).get(match.left), event_times(node.right.input).get(match.right)
     of = [
         None if time is None else passed(tables, name, time)
@@ -193,15 +205,15 @@ def _closed_lookup(node: LogicalLookup, match: TimeMatch, tables: Tables) -> Log
     )
 
 
-def _in_session(node: LogicalSession, tables: Tables) -> LogicalInput:
+def _closed_session(tables: Tables, node: LogicalSession) -> LogicalSession:
     time = event_times(node.input.input).get(node.time)
     if time is None or (at := passed(tables, node.time, time)) is None:
-        return _closed(node.input, tables, node.partition)
+        return replace(node, input=_closed(node.input, tables, node.partition))
     clock, late = at
     late = replace(late, later_us=late.later_us + node.gap)
     # Rows that have the end of their session are kept until that, which is no time of their own.
     kept = None if node.end is not None else replace(late, later_us=late.later_us + node.gap)
-    return _let_go(node.input, Closing(clock, late, kept))
+    return replace(node, input=_let_go(node.input, Closing(clock, late, kept)))
 
 
 def _ended(node: LogicalAggregate, tables: Tables) -> LogicalAggregate:

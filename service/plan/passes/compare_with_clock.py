@@ -13,12 +13,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalFilter, LogicalJoin, LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.clock_conditions import NOW, TODAY, ClockCondition, is_now, is_today
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.time_windows import micros
-from rowkind.service.plan.tree import bottom_up
+from rowkind.service.plan.tree import Conditions, with_conditions
 
 _MIRRORED: Mapping[type[exp.Expr], type[exp.Binary]] = {
     exp.GT: exp.LT,
@@ -31,16 +30,11 @@ _SIGNS: Mapping[type[exp.Expr], str] = {exp.GT: ">", exp.LT: "<", exp.GTE: ">=",
 
 def compare_with_clock(query: Query) -> Query:
     """The query with all conditions on NOW() in one form. Raises Refusal for a condition that has none."""
-    return replace(query, root=bottom_up(query.root, _visit))
+    return replace(query, root=with_conditions(query.root, _all_in_one_form))
 
 
-def _visit(node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalFilter() if any(_has_clock(each) for each in node.conjuncts):
-            return replace(node, conjuncts=tuple(_in_one_form(node.conjuncts)))
-        case LogicalJoin() if any(_has_clock(each) for each in node.condition):
-            return replace(node, condition=tuple(_in_one_form(node.condition)))
-    return node
+def _all_in_one_form(conditions: Conditions) -> Conditions:
+    return tuple(_in_one_form(conditions)) if any(map(_has_clock, conditions)) else conditions
 
 
 def _has_clock(node: exp.Expr) -> bool:

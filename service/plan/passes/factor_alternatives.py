@@ -12,29 +12,19 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.service.plan.logical import LogicalFilter, LogicalJoin, LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.clock_conditions import reads_clock
 from rowkind.service.plan.scalar.conditions import may_move
 from rowkind.service.plan.scalar.conjuncts import conjuncts
-from rowkind.service.plan.tree import bottom_up
+from rowkind.service.plan.tree import Conditions, with_conditions
 
 
 def factor_alternatives(query: Query) -> Query:
     """The query with common parts of alternatives as conditions by themselves."""
-    return replace(query, root=bottom_up(query.root, _visit))
+    return replace(query, root=with_conditions(query.root, _all_factored))
 
 
-def _visit(node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalFilter():
-            return replace(node, conjuncts=_all_factored(node.conjuncts))
-        case LogicalJoin():
-            return replace(node, condition=_all_factored(node.condition))
-    return node
-
-
-def _all_factored(conditions: tuple[exp.Expr, ...]) -> tuple[exp.Expr, ...]:
+def _all_factored(conditions: Conditions) -> Conditions:
     return tuple(part for each in conditions for part in _factored(each))
 
 

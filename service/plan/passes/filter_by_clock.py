@@ -35,25 +35,22 @@ from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.time_windows import DAY, Later, interval
 from rowkind.service.plan.scalar.types import family
-from rowkind.service.plan.tree import bottom_up, walk
+from rowkind.service.plan.tree import rewritten, walk
 
 
 def filter_by_clock(query: Query) -> Query:
     """The query with a temporal filter for each filter with conditions on NOW(). Raises Refusal for one in a join."""
     names = {name for node in walk(query.root) for name in columns(node)}
-    return replace(query, root=bottom_up(query.root, partial(_visit, names)))
+    return replace(query, root=rewritten(query.root, {LogicalFilter: partial(_filter, names), LogicalJoin: _checked}))
 
 
-def _visit(names: set[str], node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalFilter():
-            return _filter(names, node)
-        case LogicalJoin() if at := next(filter(reads_clock, node.condition), None):
-            raise Refusal(
-                "of rows that a join keeps whatever they match, NOW() cannot say which of them may match: compare it "
-                "with a time of the other side alone, or write the condition in WHERE or in a derived table",
-                at,
-            )
+def _checked(node: LogicalJoin) -> LogicalJoin:
+    if at := next(filter(reads_clock, node.condition), None):
+        raise Refusal(
+            "of rows that a join keeps whatever they match, NOW() cannot say which of them may match: compare it "
+            "with a time of the other side alone, or write the condition in WHERE or in a derived table",
+            at,
+        )
     return node
 
 

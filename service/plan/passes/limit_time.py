@@ -9,6 +9,7 @@ with those of others: of their ttls the longest counts. An aggregate in two step
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -21,18 +22,16 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
-    LogicalOver,
     LogicalRank,
     LogicalScan,
-    LogicalSession,
+    LogicalUnary,
     LogicalUnion,
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.aliases import alias, means, source
 from rowkind.service.plan.traits.changelog_modes import base
 from rowkind.service.plan.traits.expiries import all_taken_back, on_expire
-from rowkind.service.plan.tree import bottom_up, sides, walk
-from rowkind.service.source_table import SourceTable
+from rowkind.service.plan.tree import Rules, rewritten, sides, walk
 
 _LARGEST_NUMBER = 127
 
@@ -47,33 +46,39 @@ def limit_time(query: Query) -> Query:
         if any(means(name, alias(each.input.input)) for each in walk(query.root) if isinstance(each, LogicalMatch)):
             raise Refusal("MATCH_RECOGNIZE has no ttl: say WITHIN behind PATTERN how long a match may take", hint.at)
     told = any(isinstance(node, LogicalNormalize) and node.takes_back for node in walk(query.root))
-    return replace(query, root=bottom_up(query.root, partial(_visit, query, told)))
+    limit = partial(_limited, query, told)
+    rules: Rules = {
+        LogicalJoin: partial(_join, limit),
+        LogicalLookup: partial(_lookup, limit),
+        LogicalUnary: partial(_unary, limit),
+    }
+    return replace(query, root=rewritten(query.root, rules))
 
 
-def _visit(query: Query, told: bool, node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalJoin(counts_right=True):
-            # Of a row that has expired nobody could say whether it is in there.
-            return replace(node, left=_limited(node.left, query, told))
-        case LogicalJoin():
-            return replace(node, left=_limited(node.left, query, told), right=_limited(node.right, query, told))
-        case LogicalLookup():
-            # The row that is valid at a time is so however old it is, and what a row has met stays what it was.
-            limited = (node.left, _limited(node.right, query, told)), (_limited(node.left, query, told), node.right)
-            left, right = limited[node.match is not None]
-            return replace(node, left=left, right=right)
-        case LogicalAggregate(is_global=True) | LogicalNormalize(takes_back=True):
-            return node
-        case LogicalAggregate() if _is_second_step(node):
-            first = base(node.input.input)
-            assert isinstance(first, LogicalAggregate), "the first step is an aggregate"
-            return replace(node, input=replace(node.input, ttl_ms=first.input.ttl_ms))
-        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalOver() | LogicalNormalize():
-            return replace(node, input=_limited(node.input, query, told))
-    return node
+_Limit = Callable[[LogicalInput], LogicalInput]
 
 
-def _limited(side: LogicalInput, query: Query, told: bool) -> LogicalInput:
+def _join(limit: _Limit, node: LogicalJoin) -> LogicalJoin:
+    # Of a row that has expired nobody could say whether it is in there.
+    return replace(node, left=limit(node.left), right=node.right if node.counts_right else limit(node.right))
+
+
+def _lookup(limit: _Limit, node: LogicalLookup) -> LogicalLookup:
+    # The row that is valid at a time is so however old it is, and what a row has met stays what it was.
+    return replace(node, right=limit(node.right)) if node.match is None else replace(node, left=limit(node.left))
+
+
+def _unary(limit: _Limit, node: LogicalUnary) -> LogicalUnary:
+    whole = isinstance(node, LogicalAggregate) and node.is_global
+    if isinstance(node, LogicalAggregate) and not whole and _is_second_step(node):
+        first = base(node.input.input)
+        assert isinstance(first, LogicalAggregate), "the first step is an aggregate"
+        return replace(node, input=replace(node.input, ttl_ms=first.input.ttl_ms))
+    expires = isinstance(node, LogicalNormalize) and node.takes_back
+    return replace(node, input=limit(node.input)) if node.has_ttl and not whole and not expires else node
+
+
+def _limited(query: Query, told: bool, side: LogicalInput) -> LogicalInput:
     """The side with its TTL; `told` says that some rows of the query are taken back when they expire."""
     called = alias(side.input)
     hints = [
@@ -88,13 +93,12 @@ def _limited(side: LogicalInput, query: Query, told: bool) -> LogicalInput:
 
 def _declared(node: LogicalNode, query: Query) -> int | None:
     """The ttl of the tables whose rows these are, each its own or the job's; of an operator's rows, the job's."""
-    match source(node):
-        case LogicalScan(source=SourceTable(ttl_ms=int() as own)):
-            return own
-        case LogicalUnion() as union:
-            each = [_declared(below, query) for below in union.inputs]
-            return None if None in each else max(own for own in each if own is not None)
-    return query.job.ttl
+    below = source(node)
+    if isinstance(below, LogicalUnion):
+        each = [_declared(one, query) for one in below.inputs]
+        return None if None in each else max(own for own in each if own is not None)
+    own = below.source.ttl_ms if isinstance(below, LogicalScan) else None
+    return query.job.ttl if own is None else own
 
 
 def _is_second_step(node: LogicalAggregate) -> bool:

@@ -30,9 +30,9 @@ from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalBinary,
     LogicalFilter,
     LogicalInput,
-    LogicalJoin,
     LogicalLookup,
     LogicalNode,
     LogicalOver,
@@ -350,22 +350,16 @@ def _uses_below(node: LogicalNode, uses: Uses) -> Uses:
             return _with_uses(uses, node.conjuncts)
         case LogicalProject():
             return _of_project(node, uses)
-        case LogicalJoin():
-            assert not node.keys, "equal keys are still conditions"
-            return {**uses, **dict.fromkeys(set[str]().union(*map(reads, node.condition)), math.inf)}
-        case LogicalLookup():
-            times = () if node.match is None else (node.match.left, node.match.right)
-            return {**uses, **dict.fromkeys(set(times).union(*map(reads, node.condition)), math.inf)}
         case LogicalUnion():
             return uses
+        case LogicalBinary():
+            times = (node.match.left, node.match.right) if isinstance(node, LogicalLookup) and node.match else ()
+            return {**uses, **dict.fromkeys({*times}.union(*map(reads, node.condition)), math.inf)}
         case LogicalOver():
-            read = {name for call in node.calls.values() for name in call.reads}
             ordered = {each.column for each in node.order if each.column is not None}
-            return {**uses, **dict.fromkeys(read.union(node.partition, ordered), math.inf)}
+            return {**uses, **dict.fromkeys(node.reads.union(node.partition, ordered), math.inf)}
         case LogicalAggregate():
-            calls = node.calls.values()
-            arguments = {name for call in calls for name in (*call.arguments, call.filter) if name is not None}
-            return dict.fromkeys({*node.group, *arguments}, math.inf)
+            return dict.fromkeys(node.reads, math.inf)
         case LogicalTemporalFilter():
             return dict.fromkeys({*uses, *node.reads}, math.inf)
     return dict.fromkeys(uses, math.inf)

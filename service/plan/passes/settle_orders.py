@@ -21,30 +21,38 @@ from rowkind.service.clocks import Closing
 from rowkind.service.plan.calls import LogicalOverCall
 from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalRank, LogicalTemporalFilter
+from rowkind.service.plan.logical import (
+    LogicalInput,
+    LogicalOver,
+    LogicalRank,
+    LogicalTemporalFilter,
+)
 from rowkind.service.plan.passes import hold_back
 from rowkind.service.plan.passes.allow_late import allowed_ms
 from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
 from rowkind.service.plan.passes.hold_back import wants_final, where_final
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import event_times
+from rowkind.service.plan.tree import Rules, changed
 
 
 def settle_orders(query: Query) -> Query:
     """The query with rows in order below what goes by a time, if the sink wants final rows. Raises Refusal."""
     other = ", or say `emit: changes` and give the sink mode retract or upsert" * wants_final(query.root, query)
-    return replace(query, root=where_final(query, partial(_visit, timed_tables(query.root), other)))
+    tables = timed_tables(query.root)
+    rules: Rules = {LogicalOver: partial(_over, tables, other), LogicalRank: partial(_rank, tables, other)}
+    return replace(query, root=where_final(query, partial(changed, rules)))
 
 
-def _visit(tables: Tables, other: str, node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalOver() if (ahead := _ahead(node.calls.values())) is not None:
-            side = _in_time(tables, other, node)
-            return node if side is None else replace(node, input=side, ahead=ahead)
-        case LogicalRank():
-            side = _in_time(tables, other, node)
-            return node if side is None else replace(node, input=side, in_time=True)
-    return node
+def _over(tables: Tables, other: str, node: LogicalOver) -> LogicalOver:
+    ahead = _ahead(node.calls.values())
+    side = None if ahead is None else _in_time(tables, other, node)
+    return node if side is None else replace(node, input=side, ahead=ahead)
+
+
+def _rank(tables: Tables, other: str, node: LogicalRank) -> LogicalRank:
+    side = _in_time(tables, other, node)
+    return node if side is None else replace(node, input=side, in_time=True)
 
 
 def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> LogicalInput | None:

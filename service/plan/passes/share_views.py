@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from rowkind.service.plan.logical import (
-    LogicalExpand,
-    LogicalFilter,
+    LogicalCalc,
     LogicalNode,
     LogicalProject,
     LogicalScan,
@@ -74,14 +73,7 @@ def _marked(kept: Kept, node: LogicalNode) -> LogicalNode:
 
 def _keeps(node: LogicalNode) -> bool:
     """Whether there is state in it, and no window above that."""
-    match node:
-        case LogicalScan() | LogicalWindow():
-            return False
-        case LogicalFilter() | LogicalProject() | LogicalExpand():
-            return _keeps(node.input)
-        case LogicalStamp():
-            return _keeps(node.input.input)
-        case LogicalUnion():
-            return all(map(_keeps, node.inputs))
-        case _:
-            return True
+    if isinstance(node, LogicalScan | LogicalWindow):
+        return False
+    plain = isinstance(node, LogicalCalc | LogicalStamp | LogicalUnion)
+    return not plain or all(map(_keeps, inputs(node)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from rowkind.service.join_kinds import MAY_BE_SPREAD
 from rowkind.service.plan.errors import Refusal
@@ -31,7 +32,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.query import Query, SkewHint
 from rowkind.service.plan.traits.aliases import alias, means
 from rowkind.service.plan.traits.unique_keys import matches_one
-from rowkind.service.plan.tree import bottom_up, sides, walk
+from rowkind.service.plan.tree import rewritten, sides, walk
 
 
 def spread_hot_keys(query: Query) -> Query:
@@ -43,7 +44,12 @@ def spread_hot_keys(query: Query) -> Query:
         if not any(means(name, found) for found in known):
             shown = ", ".join(dict.fromkeys(known)) or "none"
             raise Refusal(f"SKEW names {name!r}, which is no input of a join or a rank; such are {shown}", hint.at)
-    return replace(query, root=bottom_up(query.root, lambda node: _visit(node, query.skew_hints)))
+    return replace(
+        query,
+        root=rewritten(
+            query.root, {LogicalJoin: partial(_join, query.skew_hints), LogicalRank: partial(_rank, query.skew_hints)}
+        ),
+    )
 
 
 def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
@@ -52,18 +58,18 @@ def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
     return () if isinstance(node, alone) else sides(node)
 
 
-def _visit(node: LogicalNode, hints: Mapping[str, SkewHint]) -> LogicalNode:
-    match node:
-        case LogicalJoin():
-            left, right = (_hint(side, hints) for side in node.sides)
-            if left is not None and right is not None:
-                raise Refusal("SKEW names both sides of a join: one is spread, and the other copied to it", right.at)
-            if left is not None:
-                return _spread_left(node, left)
-            return node if right is None else _spread_right(node, right)
-        case LogicalRank() if (hint := _hint(node.input, hints)) is not None:
-            return _ranked_twice(node, hint)
-    return node
+def _join(hints: Mapping[str, SkewHint], node: LogicalJoin) -> LogicalJoin:
+    left, right = (_hint(side, hints) for side in node.sides)
+    if left is not None and right is not None:
+        raise Refusal("SKEW names both sides of a join: one is spread, and the other copied to it", right.at)
+    if left is not None:
+        return _spread_left(node, left)
+    return node if right is None else _spread_right(node, right)
+
+
+def _rank(hints: Mapping[str, SkewHint], node: LogicalRank) -> LogicalNode:
+    hint = _hint(node.input, hints)
+    return node if hint is None else _ranked_twice(node, hint)
 
 
 def _hint(side: LogicalInput, hints: Mapping[str, SkewHint]) -> SkewHint | None:

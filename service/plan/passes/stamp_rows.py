@@ -29,24 +29,21 @@ from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.followed import is_processing_time
 from rowkind.service.plan.traits.partitioning import partitioning
-from rowkind.service.plan.tree import bottom_up
+from rowkind.service.plan.tree import rewritten
 
 
 def stamp_rows(query: Query) -> Query:
     """The query with each stamp where its consumer has its groups. Raises Refusal for rows that are taken back."""
-    return replace(query, root=bottom_up(query.root, _visit))
+    return replace(query, root=rewritten(query.root, {LogicalStamp: _checked, LogicalAggregate: _of_groups}))
 
 
-def _visit(node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalStamp() if produced(node.input.input) != "append":
-            raise Refusal(
-                "PROCTIME() is a time of rows that only come: a row that changes would be taken back with another time "
-                "than it came with. Let the producer write the time at which it sends a row, and use that column",
-                node.at,
-            )
-        case LogicalAggregate(is_global=False):
-            return _of_groups(node)
+def _checked(node: LogicalStamp) -> LogicalStamp:
+    if produced(node.input.input) != "append":
+        raise Refusal(
+            "PROCTIME() is a time of rows that only come: a row that changes would be taken back with another time "
+            "than it came with. Let the producer write the time at which it sends a row, and use that column",
+            node.at,
+        )
     return node
 
 

@@ -26,43 +26,43 @@ from sqlglot import exp
 
 from rowkind.service.calc import ROW_DIGEST
 from rowkind.service.plan.logical import (
+    LogicalBinary,
     LogicalFilter,
     LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
-    LogicalOver,
     LogicalProject,
-    LogicalRank,
     LogicalScan,
-    LogicalSession,
-    LogicalTemporalFilter,
+    LogicalUnary,
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.changelog_modes import bare_scan
-from rowkind.service.plan.tree import bottom_up
+from rowkind.service.plan.tree import Rules, first, over, rewritten
 from rowkind.service.source_table import SourceTable
 
 
 def tell_rows_apart(query: Query) -> Query:
     """Operators above tables without a key with a digest of each row among what they carry, where they need it."""
-    return replace(query, root=bottom_up(query.root, partial(_visit, query.recorded)))
+    rules: Rules = {
+        LogicalBinary: partial(_binary, query.recorded),
+        LogicalUnary: partial(_unary, query.recorded),
+    }
+    return replace(query, root=rewritten(query.root, rules))
 
 
 _Recorded = Mapping[str, str] | None
 
 
-def _visit(recorded: _Recorded, node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalJoin() | LogicalLookup():
-            return replace(node, left=_side(recorded, node.left), right=_side(recorded, node.right))
-        case LogicalNormalize():
-            return replace(node, input=_side(recorded, node.input, arrival=node.arrival is not None))
-        case LogicalRank() | LogicalSession() | LogicalOver() | LogicalTemporalFilter():
-            return replace(node, input=_side(recorded, node.input))
-    return node
+def _binary(recorded: _Recorded, node: LogicalBinary) -> LogicalBinary:
+    return replace(node, left=_side(recorded, node.left), right=_side(recorded, node.right))
+
+
+def _unary(recorded: _Recorded, node: LogicalUnary) -> LogicalUnary:
+    if not node.tells_rows_apart:
+        return node
+    arrival = isinstance(node, LogicalNormalize) and node.arrival is not None
+    return replace(node, input=_side(recorded, node.input, arrival=arrival))
 
 
 def _side(recorded: _Recorded, side: LogicalInput, *, arrival: bool = False) -> LogicalInput:
@@ -105,16 +105,13 @@ def _carried(node: LogicalNode, names: set[str]) -> set[str]:
 
 def _digested(node: LogicalNode, apart: Collection[str]) -> LogicalNode:
     """The filters and projections above a scan, and the scan itself, with the digest of these columns."""
-    match node:
-        case LogicalFilter():
-            return replace(node, input=_digested(node.input, apart))
-        case LogicalProject():
-            scan = bare_scan(node)
-            assert scan is not None, "nothing but a scan is digested"
-            name = scan.name(ROW_DIGEST)
-            return replace(node, input=_digested(node.input, apart), outputs={**node.outputs, name: resolved(name)})
-        case LogicalScan():
-            used = tuple(each for each in node.source.declared.names if each in apart or each in node.used)
-            return replace(node, used=used, digested=True)
-        case _:
-            raise AssertionError("nothing but a scan is digested")
+    if isinstance(node, LogicalScan):
+        used = tuple(each for each in node.source.declared.names if each in apart or each in node.used)
+        return replace(node, used=used, digested=True)
+    scan = bare_scan(node)
+    assert scan is not None, "nothing but a scan is digested"
+    below = _digested(first(node), apart)
+    if not isinstance(node, LogicalProject):
+        return over(node, below)
+    name = scan.name(ROW_DIGEST)
+    return replace(node, input=below, outputs={**node.outputs, name: resolved(name)})

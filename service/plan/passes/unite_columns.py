@@ -31,6 +31,7 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalUnary,
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
@@ -167,34 +168,27 @@ def _has(node: _Operator, both: _United, united: Mapping[str, _United]) -> bool:
 
 
 def _reaches(node: LogicalNode, meaning: exp.Expr, united: Mapping[str, _United]) -> bool:
-    match node:
-        case LogicalScan():
-            return True
-        case LogicalFilter():
-            return _reaches(node.input, meaning, united)
-        case LogicalProject(stands=False):
-            return all(_reaches(node.input, resolved(name), united) for name in reads(meaning))
-        case _:
-            own = likeness(node)
-            return own.text in united or meant(meaning) in map(meant, own.columns.values())
+    if isinstance(node, LogicalFilter):
+        return _reaches(node.input, meaning, united)
+    if isinstance(node, LogicalProject) and not node.stands:
+        return all(_reaches(node.input, resolved(name), united) for name in reads(meaning))
+    own = likeness(node)
+    return isinstance(node, LogicalScan) or own.text in united or meant(meaning) in map(meant, own.columns.values())
 
 
 def _widened(node: LogicalNode, both: _United, suffix: str) -> LogicalNode:
     """The operator with all of it; what has no name here yet has the one it was found under, with this behind it."""
-    match node:
-        case LogicalJoin():
-            left, right = (_side(side, wanted, suffix) for side, wanted in zip(node.sides, both.sides, strict=True))
-            return replace(node, left=left, right=right)
-        case LogicalAggregate():
-            side = _side(node.input, both.sides[0], suffix)
-            own = {text: name for text, (name, _) in _calls(node).items()}
-            names = {text: name for text, (name, _) in _carried(side).items()}
-            calls = {own.get(text, name + suffix): _over(call, names) for text, (name, call) in both.calls.items()}
-            return replace(node, input=side, calls=calls)
-        case LogicalNormalize() | LogicalRank():
-            return replace(node, input=_side(node.input, both.sides[0], suffix))
-        case _:
-            raise AssertionError("nothing else is alike")
+    if isinstance(node, LogicalJoin):
+        left, right = (_side(side, wanted, suffix) for side, wanted in zip(node.sides, both.sides, strict=True))
+        return replace(node, left=left, right=right)
+    assert isinstance(node, LogicalUnary), "nothing else is alike"
+    side = _side(node.input, both.sides[0], suffix)
+    if not isinstance(node, LogicalAggregate):
+        return replace(node, input=side)
+    own = {text: name for text, (name, _) in _calls(node).items()}
+    names = {text: name for text, (name, _) in _carried(side).items()}
+    calls = {own.get(text, name + suffix): _over(call, names) for text, (name, call) in both.calls.items()}
+    return replace(node, input=side, calls=calls)
 
 
 def _side(side: LogicalInput, wanted: Mapping[str, _Column], suffix: str) -> LogicalInput:

@@ -256,15 +256,11 @@ def _leaves_out(node: LogicalNode) -> bool:
     """Whether a condition on an input leaves out some of its rows."""
     while isinstance(node, LogicalProject):
         node = node.input
-    match node:
-        case LogicalFilter():
-            return not all(_is_not_null(each) for each in node.conjuncts)
-        case LogicalJoin():
-            return node.filters_left
-        case LogicalRank() | LogicalTemporalFilter() | LogicalWindow():
-            return True
-        case _:
-            return False
+    if isinstance(node, LogicalFilter):
+        return not all(_is_not_null(each) for each in node.conjuncts)
+    if isinstance(node, LogicalJoin):
+        return node.filters_left
+    return isinstance(node, LogicalRank | LogicalTemporalFilter | LogicalWindow)
 
 
 def _is_not_null(condition: exp.Expr) -> bool:

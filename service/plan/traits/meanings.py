@@ -7,7 +7,12 @@ from collections.abc import Set as AbstractSet
 
 from sqlglot import exp
 
-from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject, LogicalSession
+from rowkind.service.plan.logical import (
+    LogicalFilter,
+    LogicalNode,
+    LogicalProject,
+    LogicalSession,
+)
 from rowkind.service.plan.scalar.conjuncts import substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
@@ -15,13 +20,9 @@ from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
 
 def meaning(node: LogicalNode, expression: exp.Expr) -> exp.Expr:
     """An expression over the columns of the first node below that is no filter or projection, or that is a view."""
-    match node:
-        case LogicalProject(view=None):
-            return meaning(node.input, substitute(expression, node.outputs))
-        case LogicalFilter():
-            return meaning(node.input, expression)
-        case _:
-            return expression.unnest()
+    if isinstance(node, LogicalProject) and node.view is None:
+        return meaning(node.input, substitute(expression, node.outputs))
+    return meaning(node.input, expression) if isinstance(node, LogicalFilter) else expression.unnest()
 
 
 def moved(expression: exp.Expr) -> exp.Expr:

@@ -10,7 +10,12 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from rowkind.service.plan.logical import LogicalAggregate, LogicalJoin, LogicalNode, LogicalRank, LogicalScan
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalJoin,
+    LogicalRank,
+    LogicalScan,
+)
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.followed import PROCESSING, TimeColumn
@@ -41,19 +46,14 @@ def _is_timestamp(source: SourceTable, column: str) -> bool:
     return column in source.declared.names and family(source.declared.type(column)) in ("timestamp", "local")
 
 
-def _bounding(node: LogicalNode) -> Iterator[_Origins]:
+def _bounding(node: LogicalAggregate | LogicalRank | LogicalJoin) -> Iterator[_Origins]:
     """The times of tables by which all of an operator's rows would be let go of, one way after the other."""
-    match node:
-        case LogicalAggregate(is_global=False):
-            times = event_times(node.input.input)
-            yield from (times[name].origins for name in node.group if name in times)
-        case LogicalRank():
-            times = event_times(node.input.input)
-            yield from (times[name].origins for name in node.partition if name in times)
-        case LogicalJoin(counts_right=False):
-            yield from _joined(node)
-        case _:
-            return
+    if isinstance(node, LogicalJoin):
+        yield from () if node.counts_right else _joined(node)
+    else:
+        times = event_times(node.input.input)
+        keys = node.partition if isinstance(node, LogicalRank) else node.group
+        yield from (times[name].origins for name in keys if name in times)
 
 
 def _joined(join: LogicalJoin) -> Iterator[_Origins]:

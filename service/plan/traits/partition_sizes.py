@@ -19,13 +19,10 @@ from rowkind.service.plan.logical import (
     LogicalJoin,
     LogicalLookup,
     LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
+    LogicalPerRow,
     LogicalProject,
     LogicalRank,
-    LogicalSession,
-    LogicalStamp,
-    LogicalTemporalFilter,
+    LogicalSubset,
 )
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import conjuncts
@@ -83,14 +80,7 @@ def _listed(node: LogicalNode, name: str) -> float:
             return float(node.ranking.last or 0) if numbered else math.inf
         case LogicalAggregate() if name in node.group:
             return _most_values(node.input.input, name)
-        case (
-            LogicalRank()
-            | LogicalNormalize()
-            | LogicalSession()
-            | LogicalOver()
-            | LogicalTemporalFilter()
-            | LogicalStamp()
-        ) if name in columns(node.input.input):
+        case LogicalPerRow() | LogicalSubset() if name in columns(node.input.input):
             return _most_values(node.input.input, name)
     return math.inf
 
