@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 PhysicalJoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in", "mark", "in"]
+JoinName = Literal["join", "semi_join", "anti_join", "mark_join"]
 MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
     "inner": (True, True),
     "left": (True, False),
@@ -20,8 +21,11 @@ MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
 """Whether the left and the right side of a join may lie in several shards under one key, with copies of the other one:
 not where the rows of the other one come out without a match, of which copies know nothing."""
 
-JOIN_NAMES: Mapping[PhysicalJoinKind, str] = {
-    **dict.fromkeys(("inner", "left", "right", "full"), "join"),
+JOIN_NAMES: Mapping[PhysicalJoinKind, JoinName] = {
+    "inner": "join",
+    "left": "join",
+    "right": "join",
+    "full": "join",
     "semi": "semi_join",
     "anti": "anti_join",
     "not in": "anti_join",

@@ -82,8 +82,9 @@ def clock(node: PhysicalOperator) -> Clock | None:
     return next((closing.clock for closing in closings(node) if closing is not None), None)
 
 
-def walk(node: PhysicalSink | PhysicalNode) -> Iterator[PhysicalSink | PhysicalNode]:
-    """The node and everything below it, inputs first, left before right."""
-    for below in inputs(node):
+def walk(plan: PhysicalSink | PhysicalNode) -> Iterator[PhysicalNode]:
+    """The nodes of a plan, inputs first, left before right."""
+    for below in inputs(plan):
         yield from walk(below)
-    yield node
+    if not isinstance(plan, PhysicalSink):
+        yield plan

@@ -47,14 +47,15 @@ Fingerprint = dict[str, str]
 
 def fingerprint(sink: PhysicalSink) -> Fingerprint:
     """The facts of `sink`, by `<node>.<fact>`."""
-    facts = {"sink.topic": sink.topic, "sink.mode": sink.mode}
+    facts = {
+        "sink.topic": sink.topic,
+        "sink.mode": sink.mode,
+        "sink.key": _text(sink.key) or "none",
+        # A batch that was written in part is completed by the other tasks: each row must be in the same one again.
+        "sink.rows": "shuffled by key" if sink.exchange else "from where they are",
+    }
     for node in walk(sink):
-        if isinstance(node, PhysicalSink):
-            facts["sink.key"] = _text(node.key) or "none"
-            # A batch that was written in part is completed by the other tasks: each row must be in the same one again.
-            facts["sink.rows"] = "shuffled by key" if node.exchange else "from where they are"
-        else:
-            facts |= {f"{node.node}.{fact}": text for fact, text in _of_node(node).items()}
+        facts |= {f"{node.node}.{fact}": text for fact, text in _of_node(node).items()}
     return facts
 
 
@@ -176,7 +177,7 @@ def _functions(expressions: Iterable[Expression], of: str = "") -> Fingerprint:
     return {f"{of}functions": ", ".join(map(called, called_))} if called_ else {}
 
 
-class _Facts(Walk):
+class _FactWalk(Walk):
     """Values as checkpoints have them, in one line."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
@@ -219,7 +220,7 @@ class _Facts(Walk):
         return super().value(value, names)
 
 
-_WALK = _Facts()
+_WALK = _FactWalk()
 
 
 def _text(value: Any) -> str:

@@ -134,7 +134,7 @@ class Activity:
             tuple(self._table(table, topic, lags, now) for table, topic in _topics(plan).items()),
             tuple(self._operator(sink, step, now) for sink, step in _operators(plan)),
             tuple(
-                SinkStatus(root.name, root.values["topic"], self._flow("written", (root.name,), now))
+                SinkStatus(root.name, root.value("topic"), self._flow("written", (root.name,), now))
                 for root in (sink.root for sink in plan.sinks)
             ),
         )
@@ -188,7 +188,7 @@ def _hottest(rows: Mapping[int, int]) -> Shard | None:
 def _topics(plan: QueryDescription) -> dict[str, str]:
     """The tables of a query and their topics."""
     steps = (step for sink in plan.sinks for step in sink.root.walk() if step.kind == "scan")
-    return {step.values["table"]: step.values["topic"] for step in steps}
+    return {step.value("table"): step.value("topic") for step in steps}
 
 
 def _operators(plan: QueryDescription) -> Iterator[tuple[str, Step]]:

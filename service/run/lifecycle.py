@@ -26,7 +26,7 @@ from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.topics import group_name, progress_name, with_records
 from rowkind.service.kafka.written import Forms
-from rowkind.service.plan.explain.facts import describe
+from rowkind.service.plan.explain.describe import describe
 from rowkind.service.plan.pipeline import PlannedQuery
 from rowkind.service.run.births import births
 from rowkind.service.run.checkpoint import Checkpoint, queries

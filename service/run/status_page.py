@@ -152,7 +152,7 @@ def _beside(query: QueryStatus, sink: str) -> Callable[[Step], str]:
             written = sinks[step.name].written
             return _numbers((("written", rate(written.rate), ""), ("so far", amount(written.rows), "")))
         if step.kind == "scan":
-            return "" if step.same_as else _numbers(_of_table(tables[step.values["table"]]))
+            return "" if step.same_as else _numbers(_of_table(tables[step.value("table")]))
         found = operators.get(step.same_as or (sink, step.name))
         return "" if found is None else _numbers(_of_operator(found))
 

@@ -215,7 +215,7 @@ def results(
 
 def folded(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine) -> pa.BinaryArray:
     """The rows that are left in the end, in order."""
-    forgets = any(node.calc.refreshes for node in walk(sink) if not isinstance(node, PhysicalSink))
+    forgets = any(node.calc.refreshes for node in walk(sink))
     fold = Fold(keyed=sink.mode == "upsert", forgets=forgets, alike=SameRows(sink.value))
     for changes in engine(job, sink, batches):
         fold.apply(changes)

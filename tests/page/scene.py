@@ -16,8 +16,8 @@ from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.writing import Counted
 from rowkind.service.metrics import sample
+from rowkind.service.plan.explain.describe import describe
 from rowkind.service.plan.explain.description import QueryDescription
-from rowkind.service.plan.explain.facts import describe
 from rowkind.service.run.errors import QueryFailedError
 from rowkind.service.run.incidents import incident
 from rowkind.service.run.monitor import Monitor
@@ -54,7 +54,7 @@ def lively(of: Job, batches: int = 40, *, calm: frozenset[str] = frozenset()) ->
             monitor.progress(plan.name, progress(number, chance.randint(180, 900)))
             counted = Counted(_carried(plan, number, chance, calm), _written(plan, chance))
             monitor.collect(plan.name, [Report(BatchPartition("c", number, 0), counted)])
-        topics = {step.values["topic"] for sink in plan.sinks for step in sink.root.walk() if step.kind == "scan"}
+        topics = {step.value("topic") for sink in plan.sinks for step in sink.root.walk() if step.kind == "scan"}
         monitor.lags(plan.name, {(topic, 0): Lag(480_000, 95.0, 480_000) for topic in sorted(topics)})
     return monitor
 
@@ -88,7 +88,7 @@ def _carried(plan: QueryDescription, batch: int, chance: random.Random, calm: fr
     for sink in plan.sinks:
         for step in sink.root.walk():
             if step.kind == "scan":
-                table = step.values["table"]
+                table = step.value("table")
                 counters[sample("rowkind_rows_in_total", table=table, kind="+I")] = chance.randint(ROWS, 2 * ROWS)
                 counters[sample("rowkind_watermark_timestamp_seconds", table=table)] = 1_767_225_600 + batch
                 counters[sample("rowkind_watermark_lag_seconds", table=table)] = 6.5

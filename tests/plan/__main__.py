@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.plan import wording
+from tests.plan import plan_document, wording
 from tests.plan.cases import cases
 from tests.plan.constructs import PAGE, constructs
 
@@ -11,3 +11,4 @@ for case in cases():
 for name, written in wording.FILES.items():
     (wording.FOLDER / name).write_text(written())
 PAGE.write_text(constructs())
+plan_document.PAGE.write_text(plan_document.page())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,15 @@ from click.testing import CliRunner
 
 from rowkind.service.cli import main
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.plan.explain.json_document import KEYS
+from rowkind.service.plan.explain import description, json_document, values
+from rowkind.service.plan.explain.describe import describe
+from rowkind.service.plan.explain.description import Step
+from rowkind.service.plan.explain.json_document import StepHead
 from rowkind.service.plan.explain.render import Format, explain, render
+from rowkind.service.plan.explain.values import ABSENT, documented
 from rowkind.service.plan.pipeline import plan
 from tests.plan.cases import FOLDER, Case, cases, planned
+from tests.plan.plan_document import PAGE, SECTIONS, choices, keys, page
 
 PLANNED = [case for case in cases() if not case.is_refused]
 FUSED = """
@@ -32,10 +38,36 @@ FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY customer_id ORDER BY at DESC) AS
 
 
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
-def test_every_key_of_the_json_is_documented(case: Case) -> None:
-    """The document of every plan parses, and has no keys but those that the documentation lists."""
-    document = json.loads(_of_case(case, "json"))
-    assert set(_keys(document)) <= set(KEYS)
+def test_every_value_of_the_json_is_documented(case: Case) -> None:
+    """A value that is one of a list, such as the kind of a step, is one that the declaration of its key lists."""
+    job, sink = planned(case)
+    query = describe("main", [sink], {name: each.sql for name, each in job.sinks.items()})
+    values = [each for step in query.sinks[0].root.walk() for each in _values(step)]
+    for value in (*values, *query.sinks[0].advice):
+        for name, said in keys(type(value)):
+            found = getattr(value, name)
+            assert found is ABSENT or not choices(said.__origin__) or found in choices(said.__origin__), (name, found)
+
+
+def test_the_page_of_the_json_form_is_of_today() -> None:
+    """docs/plan-document.md is what the declarations say, and each class of values is in it."""
+    assert page() == PAGE.read_text()
+    written = {of for classes in SECTIONS.values() for of in classes}
+    declared = {
+        each
+        for module in (values, description, json_document)
+        for each in vars(module).values()
+        if isinstance(each, type)
+    }
+    assert {each for each in declared if is_dataclass(each) and documented(each)} == written
+
+
+def _values(step: Step) -> Iterator[Any]:
+    """The values of a step, its states and its way."""
+    yield StepHead(step.name, step.kind, step.title, step.stage, None)
+    yield from step.values
+    yield from (each.values for each in step.state)
+    yield from () if step.way is None else (step.way,)
 
 
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
@@ -235,18 +267,6 @@ def _explained(job: Path, *options: str) -> str:
     result = CliRunner().invoke(main, ["explain", str(job), *options])
     assert result.exit_code == 0, result.output
     return result.output
-
-
-def _keys(value: Any) -> Iterator[str]:
-    """All keys of a document, but for those that are names of the user's."""
-    if isinstance(value, Mapping):
-        for key, below in value.items():
-            yield key
-            if key not in ("computes", "views", "define"):
-                yield from _keys(below)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _keys(each)
 
 
 class Chart:

@@ -1,64 +1,34 @@
 """A plan described: the one form that text, JSON, Mermaid and HTML are written from.
 
 It is a tree of steps from the sink down to the topics. A step has a title, facts, the state that it keeps, and the way
-that its rows take to the next step. Everything is said twice: in words for people, and as values for programs.
+of its rows to the next step. Everything is said twice: in words for people, and as values for programs
+(`explain.values`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-StepKind = Literal[
-    "sink",
-    "scan",
-    "join",
-    "semi_join",
-    "anti_join",
-    "mark_join",
-    "aggregate",
-    "rank",
-    "deduplicate",
-    "session",
-    "over",
-    "asof_join",
-    "lookup",
-    "normalize",
-    "expiry",
-    "temporal_filter",
-    "stamp",
-    "match",
-    "union",
-]
-How = Literal["shuffled", "same stage", "every shard", "unmoved"]
-FirstStep = Literal["added up", "ranked"]
-Role = Literal["left", "right", "input", "fact"]
-AdviceCode = Literal[
-    "no equal key",
-    "not in with nulls",
-    "no primary key",
-    "no watermark",
-    "all values kept",
-    "one shard",
-    "every row kept",
-    "old rows kept",
-    "no ttl",
-    "no within",
-    "shuffle to the sink",
-    "sink without key",
-]
-StepValues = Mapping[str, Any]
-"""What JSON can hold, by the keys that `explain.json_document` documents."""
+from rowkind.service.plan.explain.values import (
+    NO_VALUES,
+    Advice,
+    FirstStep,
+    How,
+    Role,
+    StateValues,
+    StepKind,
+    StepValues,
+)
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing to know of a step. `values` is what it says, for programs; without a text it is for them only."""
+    """One thing to know of a step, in words."""
 
     label: str
     text: str
-    values: StepValues = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,10 +38,10 @@ class StepState:
     `name` is what the operator calls them, `of` where they come from, `layout` how they are kept and `reason` why, None
     where that goes without saying. `ttl_ms` is how long after the last change, None for ever; `kept` says so.
     `order` says whether changes count in their order of arrival. `endless`: it grows for ever, and a ttl would help.
-    `values` is what `of` and `layout` say, for programs.
     """
 
     name: str
+    values: StateValues
     of: str
     layout: str
     reason: str | None
@@ -79,7 +49,6 @@ class StepState:
     kept: str
     order: str = ""
     endless: bool = False
-    values: StepValues = field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
@@ -89,21 +58,35 @@ class StepState:
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a step's rows come to the next one: `by` which columns, all to one shard if there are none.
+class NodeDescription:
+    """What there is to know of a node of a physical plan, whoever consumes it.
 
-    `role` is what they are to it. `first_step` is what each task does to its rows before they are shuffled.
-    Rows of one key are dealt out to so many shards as `spread_over`, or each goes to so many as `copied_to`.
+    `values` are what the title says, `details` what the facts say, for programs.
     """
 
-    to: str
-    role: Role
-    how: How
-    by: tuple[str, ...]
+    kind: StepKind
+    title: str
+    values: StepValues = NO_VALUES
+    details: StepValues = NO_VALUES
+    facts: tuple[Fact, ...] = ()
+    state: tuple[StepState, ...] = ()
+    advice: tuple[Advice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a step's rows reach the next one."""
+
+    to: Annotated[str, "the next step"]
+    role: Annotated[Role, "what the rows are to it; `fact`: what a NOT IN must know of its right side as a whole"]
+    how: Annotated[How, "whether they are shuffled"]
+    by: Annotated[Sequence[str], "the columns that they are shuffled by; none if they all go to one shard"]
     mode: str
-    first_step: FirstStep | None = None
-    spread_over: int | None = None
-    copied_to: int | None = None
+    first_step: Annotated[
+        FirstStep | None, "what each task does to its rows before they are shuffled, null for nothing"
+    ] = None
+    spread_over: Annotated[int | None, "over how many shards the rows of one key are spread, null for one"] = None
+    copied_to: Annotated[int | None, "to how many shards each row goes, null for one"] = None
 
     @property
     def salted(self) -> str:
@@ -115,7 +98,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Step:
-    """One node of the plan.
+    """One node of the plan, as its consumer sees it.
 
     `stage` is the number of the stage that it runs in, from the topics on; None where nothing is kept. `same_as` is the
     sink and the name under which the same step was described before: it is there once, and so is all below it.
@@ -124,28 +107,23 @@ class Step:
     name: str
     kind: StepKind
     title: str
-    facts: tuple[Fact, ...]
+    values: tuple[StepValues, ...] = ()
+    facts: tuple[Fact, ...] = ()
     state: tuple[StepState, ...] = ()
     inputs: tuple[Step, ...] = ()
     way: Way | None = None
     stage: int | None = None
     same_as: tuple[str, str] | None = None
-    values: StepValues = field(default_factory=dict)
+
+    def value(self, key: str) -> Any:
+        """The value of one of the keys of `values`."""
+        return next(getattr(each, key) for each in self.values if hasattr(each, key))
 
     def walk(self) -> Iterator[Step]:
         """The step and all below it, the consumer before its inputs."""
         yield self
         for each in self.inputs:
             yield from each.walk()
-
-
-@dataclass(frozen=True)
-class Advice:
-    """What could be cheaper or is to be watched, and the step that it is about; `code` is what programs know it by."""
-
-    about: str
-    code: AdviceCode
-    text: str
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rowkind.service.join_kinds import MAY_BE_SPREAD
 from rowkind.service.physical import PhysicalJoin, PhysicalNode
 from rowkind.service.plan.explain.description import Fact
 from rowkind.service.plan.explain.state import alias, called
+from rowkind.service.plan.explain.values import ABSENT
 
 
 def spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
@@ -24,8 +26,13 @@ def salted(node: PhysicalNode) -> bool:
     return node.calc.key.salt is not None
 
 
+def spreadable_values(nodes: Sequence[PhysicalNode]) -> Any:
+    """What the hint SKEW calls these inputs, for programs."""
+    return [alias(node) or called(node) for node in nodes if not salted(node)] or ABSENT
+
+
 def hot_keys(nodes: Sequence[PhysicalNode], how: str) -> Iterator[Fact]:
     """Where a key with very many rows makes one task the whole batch, and what could be done."""
     if spread := [(alias(node), called(node)) for node in nodes if not salted(node)]:
         hints = (f"SKEW('{name}') spreads {of}" if name else f"SKEW with its alias spreads {of}" for name, of in spread)
-        yield Fact("hot keys", f"{how}: {', '.join(hints)}", {"spreadable": [name or of for name, of in spread]})
+        yield Fact("hot keys", f"{how}: {', '.join(hints)}")

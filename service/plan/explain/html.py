@@ -12,9 +12,10 @@ from importlib import resources
 from string import Template
 from urllib.parse import quote
 
-from rowkind.service.plan.explain.description import Advice, Description, Fact, QueryDescription, Step, StepState
-from rowkind.service.plan.explain.facts import TIED
+from rowkind.service.plan.explain.description import Description, Fact, QueryDescription, Step, StepState
+from rowkind.service.plan.explain.records import TIED
 from rowkind.service.plan.explain.spoken import in_words
+from rowkind.service.plan.explain.values import Advice
 
 _WORDS = {
     "sink": "sink",
@@ -164,7 +165,7 @@ def _same(step: Step) -> str:
 
 def _shown(step: Step) -> Iterator[Fact]:
     # The way stands on the line to the next step, and the stage beside the name.
-    return (fact for fact in step.facts if fact.text and fact.label not in ("exchange", "same as", "stage"))
+    return (fact for fact in step.facts if fact.label not in ("exchange", "same as", "stage"))
 
 
 def _fact(fact: Fact) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.plan.explain.facts import describe
+from rowkind.service.plan.explain.describe import describe
 from rowkind.service.plan.explain.html import page
 from rowkind.service.plan.explain.json_document import document
 from rowkind.service.plan.explain.mermaid import flowchart

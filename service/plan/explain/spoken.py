@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step, StepState
-from rowkind.service.plan.explain.facts import TIED
+from rowkind.service.plan.explain.records import TIED
 
 _MADE_UP = re.compile(r"`(\w*)#([\w .]+)`|(\w*)#(\w+)")
 _WORDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step
-from rowkind.service.plan.explain.facts import TIED
+from rowkind.service.plan.explain.records import TIED
 
 _WIDTH = 100
 _LABEL = 15
@@ -44,7 +44,7 @@ def _tree(step: Step, first: str, rest: str) -> list[str]:
 
 
 def _facts(margin: str, step: Step) -> Iterator[str]:
-    facts = [(fact.label, fact.text) for fact in step.facts if fact.text]
+    facts = [(fact.label, fact.text) for fact in step.facts]
     facts[_before_outcome(step) : _before_outcome(step)] = [
         (f"keeps {each.name}" if len(step.state) > 1 else "keeps", each.sentence) for each in step.state
     ]

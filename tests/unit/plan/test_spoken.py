@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowkind.service.plan.explain.facts import TIED
+from rowkind.service.plan.explain.records import TIED
 from rowkind.service.plan.explain.spoken import in_words
 
 

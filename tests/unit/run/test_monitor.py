@@ -13,6 +13,7 @@ from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.writing import Counted
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step
+from rowkind.service.plan.explain.values import ScanValues, SinkValues
 from rowkind.service.run.errors import QueryFailedError
 from rowkind.service.run.incidents import incident
 from rowkind.service.run.monitor import Monitor
@@ -39,9 +40,10 @@ PROGRESS = {
 
 READ = 'rowkind_rows_in_total{table="orders",kind="+I"}'
 KEPT = 'rowkind_state_rows{sink="s",operator="j",shard="0"}'
-SCAN = Step("scan_o", "scan", "table orders", (), values={"table": "orders", "topic": "orders-topic"})
+ORDERS = ScanValues("orders", "orders-topic", "o", "append", (), exact=False)
+SCAN = Step("scan_o", "scan", "table orders", (ORDERS,))
 JOIN = Step("j", "join", "INNER JOIN", (), inputs=(SCAN,))
-SINK = Step("s", "sink", "append", (), inputs=(JOIN,), values={"topic": "s-topic"})
+SINK = Step("s", "sink", "append", (SinkValues("s-topic", "append", (), "exactly_once", ()),), inputs=(JOIN,))
 PLAN = QueryDescription("main", (Description(SINK, ()),), 1, ("orders",))
 WRITTEN = 'rowkind_rows_out_total{sink="s",kind="+I"}'
 

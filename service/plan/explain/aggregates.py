@@ -1,0 +1,126 @@
+"""What a plan says of aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
+from rowkind.operators.facts import HAS_NULL
+from rowkind.service.aggregation import AggregateCall, Aggregation
+from rowkind.service.physical import PhysicalAggregate
+from rowkind.service.plan.explain.description import NodeDescription, StepState
+from rowkind.service.plan.explain.state import called, comes_alive, for_long, until, values
+from rowkind.service.plan.explain.values import Advice, AggregateValues, FactValues, NamedCall, StepValues
+from rowkind.service.plan.scalar.scalars import resolved, show
+from rowkind.service.python.function import PythonFunction
+
+
+def aggregate(node: PhysicalAggregate) -> NodeDescription:
+    """Its groups and calls, and what it keeps of each group."""
+    state = tuple(_state(node))
+    title, said = _fact(node) if node.calc.key.constant is not None else _aggregate(node)
+    return NodeDescription("aggregate", title, said, state=state, advice=tuple(_advice(node, state)))
+
+
+def _fact(node: PhysicalAggregate) -> tuple[str, StepValues]:
+    nulls = node.calc.key.constant == HAS_NULL
+    title = f"whether {called(node.input)} has {'NULLs' if nulls else 'rows'}"
+    return title, FactValues("nulls" if nulls else "rows")
+
+
+def _aggregate(node: PhysicalAggregate) -> tuple[str, StepValues]:
+    aggregation = node.aggregation
+    by = [show(resolved(name)) for name in aggregation.group]
+    said = AggregateValues(by, [NamedCall(call.name, _written(call)) for call in aggregation.calls])
+    calls, group = ", ".join(map(_call, aggregation.calls)), ", ".join(by)
+    if not calls:
+        return f"DISTINCT {group}" if group else "one row, whatever the rows are", said
+    return f"{calls} over all rows" if aggregation.is_global else f"{calls} GROUP BY {group}", said
+
+
+def _call(call: AggregateCall) -> str:
+    return f"{_written(call)} AS {show(resolved(call.name))}"
+
+
+def _written(call: AggregateCall) -> str:
+    # Where the plan itself wants to count, there is no call in the SQL.
+    return "COUNT(*)" if call.function == "count" and not call.arguments and call.filter is None else call.text
+
+
+def _state(node: PhysicalAggregate) -> Iterator[StepState]:
+    aggregation, of = node.aggregation, called(node.input)
+    yield _groups(node)
+    ttl, kept = aggregation.ttl_ms, "as long as their group"
+    for call in aggregation.calls:
+        own = call.function
+        if isinstance(own, PythonFunction) and own.views:
+            texts = [f"{view.kind} {view.name}" for view in own.views]
+            layout = f"the {' and the '.join(texts)} of {own.name}, in each group, an entry for each element"
+            shown = values(node.input, "views", calls=[call.text])
+            yield StepState("views", shown, of, layout, "the function keeps them", ttl, kept)
+    calls = [
+        call
+        for call in aggregation.calls
+        if not isinstance(call.function, PythonFunction)
+        and keeps_values(call.function, distinct=call.distinct, retracts=aggregation.retracts and not call.grows)
+    ]
+    if calls:
+        texts = list(dict.fromkeys(call.text for call in calls))
+        reasons = list(dict.fromkeys(map(_why_all, calls)))
+        where = "" if aggregation.is_global else " in each group"
+        layout = f"all different values for {', '.join(texts)}{where}"
+        shown = values(node.input, "values", calls=texts)
+        yield StepState("values", shown, of, layout, ", and ".join(reasons), ttl, kept)
+
+
+def _groups(node: PhysicalAggregate) -> StepState:
+    aggregation, of = node.aggregation, called(node.input)
+    ttl, closing, ending = aggregation.ttl_ms, aggregation.closing, aggregation.ending
+    shown = values(node.input, "one row per key", closing)
+    if aggregation.is_global:
+        what = f"one row, with what has been added up so far{_told_apart(aggregation)}"
+        return StepState("groups", shown, of, what, None, None, "for ever")
+    added = "what has been added up so far" if aggregation.calls else "how many rows it has"
+    what = f"one row per group, with {added}{_told_apart(aggregation)}"
+    endless = ttl is None and closing is None and ending is None and not comes_alive(node.input)
+    kept = for_long(ttl, node.input, closing) if ending is None else until(ending.clock, ending.at)
+    return StepState("groups", shown, of, what, None, ttl, kept, endless=endless)
+
+
+def _why_all(call: AggregateCall) -> str:
+    """Why all values of a call are kept."""
+    if call.function in ARRIVALS:
+        return "the row may be taken back, and then the next one to have arrived is needed"
+    if call.function in EXTREMES:
+        return "the value may be taken back, and then the next one is needed"
+    if call.function in GATHERED:
+        return "the result is made of all of them, anew for each group that changes"
+    return "DISTINCT has to know how often each value is there"
+
+
+def _told_apart(aggregation: Aggregation) -> str:
+    """What the row of a group has besides plain sums: the extremes that are one value, and why, and sums of powers."""
+    extremes = [call for call in aggregation.calls if call.function in EXTREMES]
+    one = [call for call in extremes if not aggregation.retracts or call.grows]
+    moments = [call for call in aggregation.calls if call.function in MOMENTS and not call.distinct]
+    told = ""
+    if one:
+        why = "a row is only replaced by one with a better value" if aggregation.retracts else "rows only come"
+        told += f"; one value for {_texts(one)}, because {why}"
+    return told + (f"; exact sums of powers for {_texts(moments)}" if moments else "")
+
+
+def _texts(calls: Sequence[AggregateCall]) -> str:
+    return ", ".join(dict.fromkeys(call.text for call in calls))
+
+
+def _advice(node: PhysicalAggregate, state: Sequence[StepState]) -> Iterator[Advice]:
+    kept = next((each for each in state if each.name == "values"), None)
+    if kept is None:
+        return
+    text = f"{node.node} keeps {kept.layout}, because {kept.reason}."
+    if not any(call.distinct or call.function in GATHERED for call in node.aggregation.calls):
+        text += " Over a table that only inserts it would keep none of them."
+    if node.aggregation.is_global:
+        text += " Without GROUP BY all of them are in one shard."
+    yield Advice(node.node, "all values kept", text)

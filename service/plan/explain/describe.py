@@ -1,0 +1,282 @@
+"""The plans of a query as a description: each node's own, with what its consumer makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rowkind.operators.field_roles import roles as field_roles
+from rowkind.service.aggregation import Aggregation
+from rowkind.service.calc import ROW_DIGEST, Calc, Contest
+from rowkind.service.computes import computes
+from rowkind.service.expression import Expand
+from rowkind.service.graph import GraphOperator, graph, is_shuffled
+from rowkind.service.physical import PhysicalAggregate, PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion
+from rowkind.service.plan.explain.advice import advice
+from rowkind.service.plan.explain.description import Description, Fact, QueryDescription, Step, Way
+from rowkind.service.plan.explain.nodes import described
+from rowkind.service.plan.explain.records import column_values, columns
+from rowkind.service.plan.explain.values import (
+    ABSENT,
+    CalcValues,
+    ExpandValues,
+    FirstStep,
+    OutcomeValues,
+    Role,
+    SinkValues,
+)
+from rowkind.service.python.function import PythonFunction
+
+_KINDS = {
+    "append": "append: +I only",
+    "retract": "retract: +I, -U, +U, -D",
+    "upsert": "upsert: +I, +U, -D by key, without old rows",
+}
+_DELIVERIES = {"exactly_once": "exactly once", "at_least_once": "at least once"}
+
+
+def describe(name: str, sinks: Sequence[PhysicalSink], sqls: Mapping[str, str] | None = None) -> QueryDescription:
+    """The plans of a query in words and values; `sqls` are the queries of the sinks as the user wrote them."""
+    whole = graph(sinks)
+    describing = _Describing({each.identity: each for each in whole.operators}, whole.levels)
+    plans = tuple(describing.sink(sink, (sqls or {}).get(sink.name, "")) for sink in sinks)
+    return QueryDescription(name, plans, whole.levels, tuple(each.scan.source.table for each in whole.scans))
+
+
+def _fixed(sink: PhysicalSink) -> Iterator[Fact]:
+    if sink.fixes:
+        text = f"{', '.join(sink.fixes)}: no two rows with one key ever differ in that, so they are all in one shard"
+        yield Fact("key fixes", text)
+
+
+@dataclass
+class _Describing:
+    """Describes the plans of a query one after the other, each operator of its graph once."""
+
+    operators: Mapping[str, GraphOperator]
+    levels: int
+    _described: set[str] = field(default_factory=set)
+    _scans: set[str] = field(default_factory=set)
+    _sink: str = ""
+
+    def sink(self, sink: PhysicalSink, sql: str) -> Description:
+        self._sink, self._scans = sink.name, set()
+        key = f" on ({', '.join(sink.key)})" if sink.key else ""
+        root = Step(
+            name=sink.name,
+            kind="sink",
+            title=f"{sink.mode}{key} into topic {sink.topic}, {_DELIVERIES[sink.delivery]}",
+            values=(
+                SinkValues(
+                    sink.topic, sink.mode, sink.key, sink.delivery, column_values(sink.value), sink.fixes or ABSENT
+                ),
+            ),
+            facts=(Fact("columns", columns(sink.value)), *_fixed(sink)),
+            inputs=(self._step(sink.input, sink, "input", None),),
+        )
+        # What is there once needs one piece of advice, where it is described.
+        here = {step.name for step in root.walk() if step.same_as in (None, (sink.name, step.name))}
+        return Description(root, tuple(each for each in advice(sink) if each.about in here), sql)
+
+    def _step(self, node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, level: int | None) -> Step:
+        """The node as its consumer, which is on this level, sees it."""
+        operator = None if isinstance(node, PhysicalScan | PhysicalUnion) else self.operators[computes(node)]
+        own = None if operator is None else operator.level
+        way = _way(node, consumer, role, same_stage=own is not None and own == level)
+        same_as = self._same_as(node, operator)
+        to, inside = (consumer, level) if isinstance(node, PhysicalUnion) else (node, own)
+        below = (
+            ()
+            if same_as
+            else tuple(
+                self._step(each, to, role if isinstance(node, PhysicalUnion) else each_role, inside)
+                for each, each_role in _below(node)
+            )
+        )
+        own_, union = described(node), isinstance(node, PhysicalUnion)
+        facts = [
+            *(() if same_as else own_.facts),
+            *(() if union else _calc_facts(node)),
+            *_outcome_facts(node, consumer, way),
+        ]
+        if same_as is not None:
+            where = "" if same_as[0] == self._sink else f" of sink {same_as[0]}"
+            facts = [Fact("same as", f"{same_as[1]}{where}: it is there once"), *facts]
+        if own is not None and self.levels > 1:
+            facts.append(Fact("stage", f"{own} of {self.levels}"))
+        details = () if same_as else (own_.details,)
+        return Step(
+            name=node.node,
+            kind=own_.kind,
+            title=own_.title,
+            values=(own_.values, *details, *(() if union else (_calc_values(node),)), _outcome_values(node)),
+            facts=tuple(facts),
+            state=() if same_as else own_.state,
+            inputs=below,
+            way=way,
+            stage=own,
+            same_as=same_as,
+        )
+
+    def _same_as(self, node: PhysicalNode, operator: GraphOperator | None) -> tuple[str, str] | None:
+        """Where the same step was described before, if it was."""
+        if isinstance(node, PhysicalScan):
+            before = node.node in self._scans
+            self._scans.add(node.node)
+            return (self._sink, node.node) if before else None
+        if operator is None:
+            return None
+        before = operator.identity in self._described
+        self._described.add(operator.identity)
+        return (operator.sink, operator.node.node) if before else None
+
+
+def _below(node: PhysicalNode) -> Iterator[tuple[PhysicalNode, Role]]:
+    """The inputs of a node, each with what it is to it."""
+    roles: Mapping[str, Role] = {"left": "left", "right": "right", "facts": "fact"}
+    for name, role in field_roles(type(node)):
+        below = getattr(node, name)
+        for each in () if role != "child" else below if isinstance(below, tuple) else (below,):
+            yield each, roles.get(name, "input")
+
+
+def _way(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, *, same_stage: bool) -> Way:
+    calc, mode = node.calc, node.traits.mode
+    by = tuple(part.text for part in calc.key.decisive)
+    if isinstance(consumer, PhysicalSink):
+        return Way(consumer.name, role, "shuffled" if is_shuffled(node, consumer) else "unmoved", consumer.key, mode)
+    if calc.key.constant is not None:
+        return Way(consumer.node, role, "every shard", (), mode)
+    if same_stage:
+        return Way(consumer.node, role, "same stage", by, mode, _first(calc))
+    salt = calc.key.salt
+    copies = salt is not None and salt.deal == "copies"
+    shards = None if salt is None else salt.count
+    spread_over, copied_to = (None, shards) if copies else (shards, None)
+    return Way(consumer.node, role, "shuffled", by, mode, _first(calc), spread_over, copied_to)
+
+
+def _first(calc: Calc) -> FirstStep | None:
+    match calc.partial:
+        case Aggregation():
+            return "added up"
+        case Contest():
+            return "ranked"
+        case None:
+            return None
+
+
+def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
+    """What happens to rows at the exit of the node."""
+    calc, values = node.calc, _calc_values(node)
+    if calc.expands:
+        yield Fact("expands", "; then ".join(map(_expand, calc.expands)))
+    if calc.predicate is not None:
+        swallows = "; a row that fails it goes on as a delete of its key" if calc.upsert else ""
+        yield Fact("filter", calc.predicate.text + swallows)
+    if values.drops_null_keys is not ABSENT:
+        yield Fact("drops", "rows whose key is NULL: they match nothing")
+    if values.digested is not ABSENT:
+        yield Fact("rows differ", "by a digest of all their columns: a retraction must not take back another one")
+    if values.computes is not ABSENT:
+        yield Fact("computes", ", ".join(map(" = ".join, values.computes.items())))
+    if values.functions is not ABSENT:
+        yield Fact("python", ", ".join(f"{name} is {where}" for name, where in values.functions.items()))
+
+
+def _calc_values(node: PhysicalNode) -> CalcValues:
+    """The same for programs."""
+    calc = node.calc
+    matched = [part.type.nullable and not safe for part, safe in zip(calc.key.parts, calc.key.null_safe, strict=False)]
+    named = zip(calc.output.names, calc.columns, strict=True)
+    return CalcValues(
+        list(map(_expand_values, calc.expands)) or ABSENT,
+        ABSENT if calc.predicate is None else calc.predicate.text,
+        (calc.upsert and calc.predicate is not None) or ABSENT,
+        (calc.key.drop_null and any(matched)) or ABSENT,
+        any(each.column == ROW_DIGEST for each in calc.columns) or ABSENT,
+        {name: each.text for name, each in named if each.column is None} or ABSENT,
+        _functions(node) or ABSENT,
+    )
+
+
+def _expand(expand: Expand) -> str:
+    rows = "each row" if expand.predicate is None else f"each row where {expand.predicate.text}"
+    which = "" if expand.condition is None else f" where {expand.condition.text}"
+    return f"{rows} into one per element of {expand.text}{which}" + (", or one with NULLs" if expand.outer else "")
+
+
+def _expand_values(expand: Expand) -> ExpandValues:
+    where = (ABSENT if each is None else each.text for each in (expand.predicate, expand.condition))
+    return ExpandValues(expand.text, expand.outer, *where)
+
+
+def _functions(node: PhysicalNode) -> Mapping[str, str]:
+    """The functions of the job that are called, and where each is."""
+    called = dict.fromkeys(each for expression in node.calc.expressions for each in expression.functions)
+    if isinstance(node, PhysicalAggregate):
+        calls = (call.function for call in node.aggregation.calls)
+        called |= dict.fromkeys(each for each in calls if isinstance(each, PythonFunction))
+    return {each.name: f"{each.module}:{each.attribute}" for each in called}
+
+
+def _outcome_facts(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, way: Way) -> Iterator[Fact]:
+    """What comes out of the node, and where it goes."""
+    traits = node.traits
+    # The sink has just said the columns that come to it.
+    if not isinstance(consumer, PhysicalSink):
+        yield Fact("output", columns(node.calc.output) or "no column")
+    spared = traits.mode == "retract" and not traits.needs_before
+    text = _KINDS[traits.mode] + ("; the consumer could do without -U" if spared else "")
+    yield Fact("changes", text + ("; and refreshes" if _refreshes(node) else ""))
+    keys = "there is one row" if () in traits.unique_keys else ", ".join(map(_tuple, traits.unique_keys))
+    yield Fact("unique keys", keys or "none known")
+    if traits.upsert_key and traits.mode != "append":
+        yield Fact("upsert key", _tuple(traits.upsert_key))
+    if isinstance(node, PhysicalUnion):
+        return
+    spread = _by(traits.partition_key) or "all rows in one shard"
+    yield Fact("partitioned", "as the topic's partitions have them" if isinstance(node, PhysicalScan) else spread)
+    yield Fact("exchange", _exchange(way, to_sink=isinstance(consumer, PhysicalSink)))
+
+
+def _outcome_values(node: PhysicalNode) -> OutcomeValues:
+    """The same for programs."""
+    traits = node.traits
+    return OutcomeValues(
+        column_values(node.calc.output),
+        traits.mode,
+        traits.needs_before,
+        _refreshes(node),
+        traits.unique_keys,
+        traits.upsert_key if traits.upsert_key and traits.mode != "append" else ABSENT,
+        ABSENT if isinstance(node, PhysicalUnion) else traits.partition_key,
+    )
+
+
+def _refreshes(node: PhysicalNode) -> bool:
+    return not isinstance(node, PhysicalScan) and node.calc.refreshes
+
+
+def _exchange(way: Way, *, to_sink: bool) -> str:
+    to = f"to {way.to}" + (f" as its {way.role}" if way.role in ("left", "right") else "")
+    if to_sink:
+        return f"to the sink, shuffled {_by(way.by)}" if way.how == "shuffled" else "to the sink: nothing is shuffled"
+    first = f"{way.first_step} in each task first, then " if way.first_step else ""
+    match way.how:
+        case "same stage":
+            return f"{to}, {first}in the same stage: nothing is shuffled"
+        case "every shard":
+            return f"{to}, on every shard: it is true of the input as a whole"
+        case "shuffled" | "unmoved":
+            return (
+                f"{to}, {first}shuffled {_by(way.by) or 'into one shard'}{f' and {way.salted}' if way.salted else ''}"
+            )
+
+
+def _by(key: Sequence[str]) -> str:
+    return f"by {', '.join(key)}" if key else ""
+
+
+def _tuple(key: Sequence[str]) -> str:
+    return f"({', '.join(key)})"

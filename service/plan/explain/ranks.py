@@ -1,0 +1,125 @@
+"""What a plan says of ranks and deduplications."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rowkind.service.physical import PhysicalNode, PhysicalRank
+from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState
+from rowkind.service.plan.explain.hot_keys import hot_keys, salted, spreadable_values
+from rowkind.service.plan.explain.state import called, rows, values
+from rowkind.service.plan.explain.values import ABSENT, Advice, NumberColumn, RankDetails, RankValues, StateLayout
+from rowkind.service.plan.scalar.scalars import resolved, show
+
+
+def rank(node: PhysicalRank) -> NodeDescription:
+    """Its range, partition and order, its strategy, and what it keeps."""
+    ranking, condition = node.ranking, node.condition
+    bound = None if condition is None else condition.bound
+    own = next((name for name, function in node.numbers.items() if function == ranking.function), None)
+    numbers = [NumberColumn(name, function) for name, function in node.numbers.items()]
+    others: Any = numbers if len(numbers) != (own is not None) else ABSENT
+    return NodeDescription(
+        "deduplicate" if ranking.takes_one else "rank",
+        _deduplicate(node) if ranking.takes_one else _rank(node),
+        RankValues(
+            ranking.function, ranking.first, ranking.last, ranking.ties, own, others, node.partition, node.order
+        ),
+        RankDetails(
+            ABSENT if condition is None else condition.expression.text,
+            ABSENT if bound is None else show(resolved(bound)),
+            ABSENT if node.settled is None else node.settled,
+            node.strategy,
+            node.reason,
+            spreadable_values(_hot(node)),
+        ),
+        tuple(_facts(node)),
+        (_state(node),),
+        tuple(_advice(node)),
+    )
+
+
+def _rank(node: PhysicalRank) -> str:
+    ranking = node.ranking
+    numbers = str(ranking.first) if ranking.first == ranking.last else f"{ranking.first} to {ranking.last}"
+    if ranking.last is None:
+        numbers = "of every row" if ranking.first == 1 else f"from {ranking.first} on"
+    partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
+    order = f" ORDER BY {', '.join(node.order)}" if node.order else ""
+    names = (
+        f"{'' if function == ranking.function else f'{function.upper()} '}AS {show(resolved(name))}"
+        for name, function in node.numbers.items()
+    )
+    columns = f" {', '.join(names)}" if node.numbers else ""
+    return f"{ranking.function.upper()} {numbers}{partition}{order}{columns}"
+
+
+def _deduplicate(node: PhysicalRank) -> str:
+    per = f" per {', '.join(node.partition)}" if node.partition else " of all"
+    if len(node.order) != 1:
+        by = f" by {', '.join(node.order)}" if node.order else ""
+        return f"the first row{by}{per}"
+    (order,) = node.order
+    plain = order.removesuffix(" DESC")
+    which = "first" if plain == order else "last"
+    return f"the {which} row to arrive{per}" if plain == "arrival" else f"the {which} row by {plain}{per}"
+
+
+def _hot(node: PhysicalRank) -> list[PhysicalNode]:
+    """The input, if SKEW could spread its partitions."""
+    spread = isinstance(node.input, PhysicalRank) and salted(node.input.input)
+    return [node.input] if node.strategy == "retract" and node.ranking.last is not None and not spread else []
+
+
+def _facts(node: PhysicalRank) -> Iterator[Fact]:
+    if node.condition is not None:
+        yield Fact("and", node.condition.expression.text)
+        if node.condition.bound is not None:
+            bound = show(resolved(node.condition.bound))
+            yield Fact("reads to", f"number {bound}, which all rows of a partition share")
+    if node.settled is not None:
+        yield Fact("numbers", f"those above {node.settled} are not told apart")
+    yield Fact("strategy", node.strategy)
+    if node.ranking.ties == "latest first":
+        yield Fact("ties", "the later arrival counts")
+    yield from hot_keys(_hot(node), "a partition is ranked in one shard")
+
+
+def _state(node: PhysicalRank) -> StepState:
+    kind: StateLayout = "one row per key" if node.ranking.takes_one else "top rows"
+    if node.strategy == "retract":
+        kind, layout = (
+            "every row",
+            "every row, in the order of its partition" if node.partition else "every row, in order",
+        )
+        if node.state.ttl_ms is None and node.ranking.function != "row_number" and not node.input.traits.unique_keys:
+            layout += ", equal ones counted"
+    elif node.ranking.takes_one:
+        layout = "one row per partition" if node.partition else "one row"
+    else:
+        layout = f"{'of each partition ' if node.partition else ''}the rows whose number is up to {node.ranking.last}"
+    return rows(node, layout, node.reason, values(node.input, kind, node.state.closing))
+
+
+def _advice(node: PhysicalRank) -> Iterator[Advice]:
+    if not node.partition:
+        text = f"{node.node} has no PARTITION BY: all its rows are in one shard, which one task has to deal with."
+        yield Advice(node.node, "one shard", text)
+    if node.strategy == "retract":
+        text = f"{node.node} keeps every row of {called(node.input)}, because {node.reason}. {_with_less(node)}"
+        yield Advice(node.node, "every row kept", text)
+
+
+def _with_less(node: PhysicalRank) -> str:
+    """When a rank that keeps every row would keep fewer, or read fewer."""
+    if node.ranking.last is not None:
+        return "Over a table that only inserts it would keep those that can still reach the range."
+    if node.settled is not None:
+        return f"A change reads a partition up to its number {node.settled} only."
+    if node.condition is not None and node.condition.bound is not None:
+        return "A change reads a partition up to its bound only."
+    return (
+        "A change reads its whole partition: with an upper bound, n <= 10, or n <= c with column c in PARTITION BY, "
+        "it would read that many rows."
+    )

@@ -1,0 +1,70 @@
+"""What a plan says of the tables that it reads, and of unions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rowkind.service.job.duration import show
+from rowkind.service.physical import PhysicalScan, PhysicalUnion
+from rowkind.service.plan.explain.description import Fact, NodeDescription
+from rowkind.service.plan.explain.records import column_values, columns
+from rowkind.service.plan.explain.values import ABSENT, ScanDetails, ScanValues, WatermarkValues
+from rowkind.service.source_table import SourceTable, Watermark
+
+_FORMATS = {"avro": "", "plain_avro": "Avro without a frame", "json": "JSON"}
+
+
+def scan(node: PhysicalScan) -> NodeDescription:
+    """How changes of a table are read: its mode, format and watermark."""
+    source, read = node.source, node.calc.input
+    alias = "" if node.alias == source.table else f" AS {node.alias}"
+    form = _format(source)
+    return NodeDescription(
+        "scan",
+        f"table {source.table}{alias} from topic {source.topic}",
+        ScanValues(source.table, source.topic, node.alias, source.mode, source.primary_key, source.exact),
+        ScanDetails(
+            column_values(read),
+            source.format if form else ABSENT,
+            source.debezium if form else ABSENT,
+            ABSENT if source.watermark is None else _watermark_values(source.watermark),
+        ),
+        (Fact("reads", columns(read) or "no column, only how many rows there are"), *_facts(source, form)),
+    )
+
+
+def union(node: PhysicalUnion) -> NodeDescription:
+    """All inputs as one."""
+    return NodeDescription("union", f"UNION ALL of {len(node.inputs)} inputs")
+
+
+def _facts(source: SourceTable, form: str) -> Iterator[Fact]:
+    """What is declared of a table."""
+    if source.mode != "append":
+        key = f", replaced by ({', '.join(source.primary_key)})" if source.primary_key else ", no primary key"
+        exact = ", exact: every retraction takes back a row that was sent" if source.exact else ""
+        yield Fact("table", f"{source.mode}{key}{exact}")
+    if form:
+        yield Fact("values", form.strip())
+    if source.watermark is not None:
+        yield Fact("watermark", _watermark(source.watermark))
+
+
+def _format(source: SourceTable) -> str:
+    return _FORMATS[source.format] + (" of Debezium" if source.debezium else "")
+
+
+def _watermark(mark: Watermark) -> str:
+    delay = f", less {show(mark.delay_us // 1000)}" if mark.delay_us else ""
+    if mark.time != mark.of:
+        delay = f", less a delay by row{delay.replace(', less', ' and')}"
+    late = "a dead letter" if mark.late == "dead_letter" else "left out"
+    longer = f" {show(mark.allowed_ms)} behind that, as long as state is kept," if mark.allowed_ms else ""
+    return (
+        f"the latest of {mark.subject}{delay}, of the slowest partition but for those without rows for "
+        f"{show(mark.idle_ms)}; what comes too late{longer} is {late}"
+    )
+
+
+def _watermark_values(mark: Watermark) -> WatermarkValues:
+    return WatermarkValues(mark.subject, mark.delay_us // 1000, mark.idle_ms, mark.late, mark.allowed_ms)

@@ -1,0 +1,82 @@
+"""What a plan says of sessions, temporal filters and stamps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rowkind.service.clocks import ColumnTime
+from rowkind.service.physical import PhysicalJoin, PhysicalSession, PhysicalStamp, PhysicalTemporalFilter
+from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState
+from rowkind.service.plan.explain.state import by, called, moment, rows, values
+from rowkind.service.plan.explain.values import ABSENT, Advice, SessionValues, TemporalFilterValues
+from rowkind.service.plan.scalar.scalars import show
+from rowkind.service.plan.scalar.time_windows import interval
+
+
+def session(node: PhysicalSession) -> NodeDescription:
+    """Its gap and partition, and that it keeps every row."""
+    partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
+    gap = show(interval(node.gap))
+    return NodeDescription(
+        "session",
+        f"SESSION of {node.order} with a gap of {gap}{partition}",
+        SessionValues(node.order, gap, node.partition),
+        state=(_session_state(node),),
+    )
+
+
+def _session_state(node: PhysicalSession) -> StepState:
+    layout = "every row, in the order of its time" + (" in its partition" if node.partition else "")
+    reason, closing = "a row may come between two sessions and make them one", node.state.closing
+    reason = "they come again when the end of their session moves" if node.ends else reason
+    if node.ends and closing is not None and closing.kept is None:
+        closing = replace(closing, kept=ColumnTime(node.schema.names[-1], closing.late.later_us - node.gap))
+    shown = values(node.input, "every row", closing if node.ends else None)
+    return rows(node, layout, reason, shown, closing)
+
+
+def temporal_filter(node: PhysicalTemporalFilter) -> NodeDescription:
+    """From when on and until when it lets rows pass, and that the others wait."""
+    begins, ends = (ABSENT if at is None else moment(at) for at in (node.begins, node.ends))
+    return NodeDescription(
+        "temporal_filter",
+        _passing(node),
+        TemporalFilterValues(node.clock.name, begins, ends, node.order or ABSENT),
+        state=(_waiting(node),),
+        advice=tuple(_advice(node)),
+    )
+
+
+def _passing(node: PhysicalTemporalFilter) -> str:
+    """From when on and until when rows are let through."""
+    when = " in the order of their time, each when" if node.whole else " from when"
+    when = f" in the order of {', '.join(node.order)}, each when" if node.order else when
+    begins = "" if node.begins is None else f"{when} {by(node.clock)} passes {moment(node.begins)}"
+    if isinstance(node.input, PhysicalJoin) and node.input.kind != "anti" and node.begins is not None:
+        begins = f" with a match, and those without one{begins}" if node.begins.null == "always" else begins
+    return f"rows{begins}{'' if node.ends is None else f' until {by(node.clock)} passes {moment(node.ends)}'}"
+
+
+def _waiting(node: PhysicalTemporalFilter) -> StepState:
+    begins, ends = (None if each is None else moment(each) for each in (node.begins, node.ends))
+    layout = "the rows whose time is to come, in the order of their time"
+    if ends is not None:
+        layout = "the rows whose time is not over, in the order in which it ends"
+    kept = f"each until {by(node.clock)} passes {ends or begins}"
+    return StepState("agenda", values(node.input, "timed"), called(node.input), layout, None, None, kept)
+
+
+def _advice(node: PhysicalTemporalFilter) -> Iterator[Advice]:
+    if node.order:
+        text = (
+            f"{node.node} puts all rows in one order: they are in one shard, which one task has to deal with, and one "
+            f"task writes them. A topic with several partitions has them in order in each."
+        )
+        yield Advice(node.node, "one shard", text)
+
+
+def stamp(_node: PhysicalStamp) -> NodeDescription:
+    """That rows get the time of their batch."""
+    once = Fact("a batch", "has one time, also when it is done again")
+    return NodeDescription("stamp", "rows with the time at which they are processed", facts=(once,))
