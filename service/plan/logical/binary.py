@@ -63,7 +63,9 @@ class LogicalJoin(LogicalBinary):
         """Why rows change."""
         if self.kind in ("anti", "not in"):
             return "a row without a match is taken back once a match comes"
-        return f"a {self.kind.upper()} JOIN takes back what it put out for a row without a match"
+        if self.keeps_left:
+            return "what this subquery answers changes once a match comes"
+        return f"this {self.kind.upper()} JOIN takes back the row padded with NULLs once a match comes"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,11 @@ class LogicalLookup(LogicalBinary):
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
         """Inserts only for lookups by arrival: a result is never revised. The nearest row in time may change."""
         return "append" if self.match is None and below[0] == "append" else "retract"
+
+    @property
+    def changes(self) -> str:
+        """Why rows change."""
+        return "a row that comes late may be nearer in time than the one that has been met"
 
     def lets_pass(self, below: AbstractSet[str]) -> AbstractSet[str]:
         """All columns of the left input: the right row that is met depends on all right rows."""

@@ -125,7 +125,7 @@ class LogicalTemporalFilter(LogicalSubset):
     @property
     def changes(self) -> str:
         """Why rows change."""
-        return "NOW() moves, and rows go"
+        return "a row leaves the result when its time is over"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
         """No column: a condition stays above."""

@@ -192,14 +192,11 @@ def _bigint(value: exp.Expr) -> exp.Expr:
 
 def _arrives_once(node: LogicalNode) -> bool:
     """Whether each row is inserted once, with the number of the record that it came with, and never retracted."""
-    match node:
-        case LogicalScan():
-            return node.source.mode == "append"
-        case LogicalAggregate() | LogicalMatch():
-            return isinstance(node, LogicalMatch)
-        case LogicalLookup(match=None):
-            return _arrives_once(node.left.input)
-    return produced(node) == "append" and all(map(_arrives_once, inputs(node)))
+    if isinstance(node, LogicalAggregate | LogicalMatch):
+        return isinstance(node, LogicalMatch)
+    by_arrival = isinstance(node, LogicalLookup) and node.match is None
+    below = inputs(node)[:1] if by_arrival else inputs(node)
+    return produced(node) == "append" and all(map(_arrives_once, below))
 
 
 def _numbered(node: LogicalNode, *, expiring: bool) -> _Arriving:
@@ -263,24 +260,16 @@ def _of_table(node: LogicalNode, scan: LogicalScan, *, expiring: bool) -> _Arriv
 
 
 def _numbered_scan(node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalFilter():
-            return replace(node, input=_numbered_scan(node.input))
-        case LogicalScan():
-            return replace(node, numbered=True)
-        case _:
-            raise AssertionError("nothing but filters lies above a scan here")
+    return replace(node, numbered=True) if isinstance(node, LogicalScan) else over(node, _numbered_scan(first(node)))
 
 
 def _with_columns(node: LogicalNode, names: tuple[str, ...]) -> _Arriving:
     """The node with these columns of the scan below it among its own."""
-    match node:
-        case LogicalProject():
-            return _projected(node, _with_columns(node.input, names))
-        case LogicalFilter():
-            return _Arriving(replace(node, input=_with_columns(node.input, names).node), others=names)
-        case _:
-            return _Arriving(node, others=names)
+    if isinstance(node, LogicalProject):
+        return _projected(node, _with_columns(node.input, names))
+    if isinstance(node, LogicalFilter):
+        return _Arriving(over(node, _with_columns(node.input, names).node), others=names)
+    return _Arriving(node, others=names)
 
 
 def _of_pairs(node: LogicalJoin | LogicalLookup, left: _Arriving, right: _Arriving) -> _Arriving:

@@ -7,6 +7,9 @@ retract   nothing; a key, if there is one, only names the columns of the topic's
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from rowkind.avro.connect_schema import loses_time, without_form
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
@@ -14,6 +17,7 @@ from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalJoin,
     LogicalLookup,
+    LogicalNode,
     LogicalNormalize,
     LogicalOver,
     LogicalRank,
@@ -78,79 +82,65 @@ def _check_connect(query: Query) -> None:
 
 
 def _check_append(query: Query) -> None:
-    match updating(query.root):
-        case None:
-            return
-        case LogicalJoin(kind="anti" | "not in") as join:
-            raise Refusal(
-                "an append sink takes inserts only, but a row without a match is taken back once a match comes: give "
-                "the sink mode retract or upsert",
-                join.at,
-            )
-        case LogicalJoin(keeps_left=True) as join:
-            raise Refusal(
-                "an append sink takes inserts only, but what this subquery answers changes once a match comes: "
-                "give the sink mode retract or upsert",
-                join.at,
-            )
-        case LogicalAggregate() as aggregate:
-            raise Refusal(
-                "an append sink takes inserts only, but the row of a group changes with every row that comes to it: "
-                f"give the sink mode upsert with the group as key, or retract{_or_once(query)}",
-                aggregate.at,
-            )
-        case LogicalRank() as rank:
-            raise Refusal(
-                "an append sink takes inserts only, but a row leaves the range when another one takes its place: give "
-                f"the sink mode upsert or retract{_or_in_time(query, rank)}{_or_once(query)}",
-                rank.at,
-            )
-        case LogicalTemporalFilter() as passing:
-            raise Refusal(
-                "an append sink takes inserts only, but a row leaves the result when its time is over: give the sink "
-                "mode retract or upsert",
-                passing.at,
-            )
-        case LogicalOver() as over:
-            raise Refusal(
-                "an append sink takes inserts only, but a row that comes between others changes what OVER gives them: "
-                f"give the sink mode retract or upsert, or {_in_order_of_time(query, over)}",
-                over.at,
-            )
-        case LogicalSession() as session:
-            raise Refusal(
-                "an append sink takes inserts only, but a row may make two sessions one: give the sink mode "
-                f"retract or upsert{_or_once(query)}",
-                session.at,
-            )
-        case LogicalJoin() as join:
-            raise Refusal(
-                f"an append sink takes inserts only, but this {join.kind.upper()} JOIN takes back the row padded with "
-                f"NULLs once a match comes: write an INNER JOIN, or give the sink mode retract or upsert"
-                f"{_or_once(query)}",
-                join.at.this,
-            )
-        case LogicalLookup() as lookup:
-            raise Refusal(
-                "an append sink takes inserts only, but a row that comes late may be nearer in time than the one that "
-                "has been met: give the sink mode upsert or retract, or both sides a `watermark`, and each row goes "
-                "out once, when it has passed",
-                lookup.at.this,
-            )
-        case LogicalNormalize(takes_back=True) as expiry:
-            raise Refusal(
-                "an append sink takes inserts only, but rows are taken back here when they expire, because of "
-                "`on_expire: retract`: say `on_expire: forget`, or give the sink mode retract or upsert",
-                getattr(source(expiry), "at", None),
-            )
-        case LogicalScan() as scan:
-            raise Refusal(
-                f"an append sink takes inserts only, but {scan.source.table} is a table with mode {scan.source.mode}, "
-                f"whose rows change: give the sink mode retract or upsert",
-                scan.at,
-            )
-        case other:
-            raise AssertionError(f"{type(other).__name__} says nothing of why it updates")
+    changing = updating(query.root)
+    if changing is None:
+        return
+    at = getattr(source(changing), "at", None)
+    padded = isinstance(changing, LogicalJoin) and not changing.keeps_left
+    if at is not None and (padded or isinstance(changing, LogicalLookup)):
+        at = at.this
+    raise Refusal(
+        f"an append sink takes inserts only, but {changing.changes}: {_REMEDIES[type(changing)](query, changing)}", at
+    )
+
+
+_MODE = "give the sink mode retract or upsert"
+
+
+def _for_join(query: Query, join: LogicalJoin) -> str:
+    return _MODE if join.keeps_left else f"write an INNER JOIN, or {_MODE}{_or_once(query)}"
+
+
+def _for_aggregate(query: Query, _node: LogicalAggregate) -> str:
+    return f"give the sink mode upsert with the group as key, or retract{_or_once(query)}"
+
+
+def _for_rank(query: Query, rank: LogicalRank) -> str:
+    return f"{_MODE}{_or_in_time(query, rank)}{_or_once(query)}"
+
+
+def _for_over(query: Query, over: LogicalOver) -> str:
+    return f"{_MODE}, or {_in_order_of_time(query, over)}"
+
+
+def _for_session(query: Query, _node: LogicalSession) -> str:
+    return f"{_MODE}{_or_once(query)}"
+
+
+def _for_lookup(_query: Query, _node: LogicalLookup) -> str:
+    return f"{_MODE}, or both sides a `watermark`, and each row goes out once, when it has passed"
+
+
+def _for_expiry(_query: Query, _node: LogicalNormalize) -> str:
+    return f"say `on_expire: forget`, or {_MODE}"
+
+
+def _for_others(_query: Query, _node: LogicalNode) -> str:
+    return _MODE
+
+
+_REMEDIES: Mapping[type[LogicalNode], Callable[[Query, Any], str]] = {
+    LogicalJoin: _for_join,
+    LogicalAggregate: _for_aggregate,
+    LogicalRank: _for_rank,
+    LogicalOver: _for_over,
+    LogicalSession: _for_session,
+    LogicalLookup: _for_lookup,
+    LogicalNormalize: _for_expiry,
+    LogicalTemporalFilter: _for_others,
+    LogicalScan: _for_others,
+}
+"""What to do about rows that change, by the lowest node that makes them change."""
 
 
 def _or_in_time(query: Query, rank: LogicalRank) -> str:

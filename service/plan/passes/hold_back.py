@@ -179,12 +179,12 @@ def _where_rows_are(node: LogicalNode, holding: _Holding) -> LogicalNode:
     parts = partitioning(node)
     if parts is None or all(part.columns for part in parts):
         return holding.over(node)
-    match node:
-        case LogicalFilter():
-            return replace(node, input=_where_rows_are(node.input, holding))
-        case LogicalProject(view=None):
-            if (begins := _computed_of(node.outputs[holding.begins.column], holding.begins)) is not None:
-                return replace(node, input=_where_rows_are(node.input, replace(holding, begins=begins)))
+    if isinstance(node, LogicalFilter):
+        return replace(node, input=_where_rows_are(node.input, holding))
+    if isinstance(node, LogicalProject) and node.view is None:
+        begins = _computed_of(node.outputs[holding.begins.column], holding.begins)
+        if begins is not None:
+            return replace(node, input=_where_rows_are(node.input, replace(holding, begins=begins)))
     return holding.over(node)
 
 

@@ -40,18 +40,17 @@ def over_same_rows(node: LogicalNode) -> tuple[list[LogicalWindow], LogicalNode]
     Conditions between two windows remove whole partitions of the upper one, and are not asked below the lower one. One
     that reads a number makes other rows.
     """
-    match node:
-        case LogicalWindow():
-            windows, rows = over_same_rows(node.input)
-            own = {*node.partition, *(each.column for each in node.order)}
-            if own & {each.number for each in windows}:
-                return [replace(node, input=node.input)], node.input
-            return [*windows, replace(node, input=rows)], rows
-        case LogicalFilter(input=LogicalFilter() | LogicalWindow()):
-            windows, rows = over_same_rows(node.input)
-            if not set().union(*map(reads, node.conjuncts)) & {each.number for each in windows}:
-                return windows, replace(node, input=rows)
-    return [], node
+    between = isinstance(node, LogicalFilter) and isinstance(node.input, LogicalFilter | LogicalWindow)
+    if not isinstance(node, LogicalWindow | LogicalFilter) or not (between or isinstance(node, LogicalWindow)):
+        return [], node
+    windows, rows = over_same_rows(node.input)
+    numbers = {each.number for each in windows}
+    if isinstance(node, LogicalFilter):
+        asked = numbers & set[str]().union(*map(reads, node.conjuncts))
+        return ([], node) if asked else (windows, replace(node, input=rows))
+    if numbers & {*node.partition, *(each.column for each in node.order)}:
+        return [replace(node, input=node.input)], node.input
+    return [*windows, replace(node, input=rows)], rows
 
 
 def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:

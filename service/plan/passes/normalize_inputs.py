@@ -62,18 +62,17 @@ def normalize_inputs(query: Query) -> Query:
 
 def _emptied(node: LogicalNode) -> LogicalNode:
     """The node with a Normalize above each table that may be truncated: it knows all rows that go then."""
-    match node:
-        case LogicalLookup(match=match) if match is not None and match.versions and _truncates(node.right.input):
-            raise Refusal(
-                "a table with `on_truncate: empty` cannot be joined by its versions (FOR SYSTEM_TIME AS OF a time of "
-                "the row): a truncation does not say when the versions end. Set `on_truncate: refuse` for this table"
-            )
-        case LogicalNormalize() if _truncates(node.input.input):
-            return node
-        case LogicalScan() | LogicalFilter() if _truncates(node) and not _projected(node):
-            return _normalized(node, "a truncation retracts all rows")
-        case _:
-            return with_inputs(node, _emptied)
+    versions = isinstance(node, LogicalLookup) and node.match is not None and node.match.versions
+    if isinstance(node, LogicalLookup) and versions and _truncates(node.right.input):
+        raise Refusal(
+            "a table with `on_truncate: empty` cannot be joined by its versions (FOR SYSTEM_TIME AS OF a time of "
+            "the row): a truncation does not say when the versions end. Set `on_truncate: refuse` for this table"
+        )
+    if isinstance(node, LogicalNormalize) and _truncates(node.input.input):
+        return node
+    if isinstance(node, LogicalScan | LogicalFilter) and _truncates(node) and not _projected(node):
+        return _normalized(node, "a truncation retracts all rows")
+    return with_inputs(node, _emptied)
 
 
 def _truncates(node: LogicalNode) -> bool:

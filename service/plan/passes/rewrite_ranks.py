@@ -84,11 +84,10 @@ class _Rewriting:
 
     def visit(self, node: LogicalNode, uses: Uses) -> LogicalNode:
         """The node without windows, given what is read of its columns."""
-        match node:
-            case LogicalFilter(input=LogicalWindow() as window):
-                return self._ranks(window, node.conjuncts, uses)
-            case LogicalWindow():
-                return self._ranks(node, (), uses)
+        if isinstance(node, LogicalFilter) and isinstance(node.input, LogicalWindow):
+            return self._ranks(node.input, node.conjuncts, uses)
+        if isinstance(node, LogicalWindow):
+            return self._ranks(node, (), uses)
         below = _uses_below(node, uses)
         return with_inputs(node, lambda each: self.visit(each, below))
 

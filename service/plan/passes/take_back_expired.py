@@ -30,7 +30,7 @@ from rowkind.service.plan.traits.changelog_modes import base
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.expiries import on_expire, table
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
-from rowkind.service.plan.tree import sides, with_inputs
+from rowkind.service.plan.tree import over, sides, with_inputs
 
 
 def take_back_expired(query: Query) -> Query:
@@ -93,13 +93,11 @@ def _may_stray(node: LogicalNode) -> LogicalNode:
 
     Such a retraction must not take a row that looks like its own, or one that comes after it.
     """
-    match node:
-        case LogicalFilter():
-            return replace(node, input=_may_stray(node.input))
-        case LogicalScan() if not node.source.primary_key:
-            return replace(node, source=replace(node.source, exact=False))
-        case _:
-            return node
+    if isinstance(node, LogicalFilter):
+        return over(node, _may_stray(node.input))
+    if isinstance(node, LogicalScan) and not node.source.primary_key:
+        return replace(node, source=replace(node.source, exact=False))
+    return node
 
 
 def _filtered(node: LogicalNode) -> bool:

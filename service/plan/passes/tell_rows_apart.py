@@ -93,14 +93,10 @@ def _apart(recorded: _Recorded, source: SourceTable, carried: Collection[str]) -
 
 def _carried(node: LogicalNode, names: set[str]) -> set[str]:
     """Which columns of the scan below are among these columns of the node, as they are."""
-    match node:
-        case LogicalFilter():
-            return _carried(node.input, names)
-        case LogicalProject():
-            bare = (node.outputs[name].unnest() for name in names)
-            return _carried(node.input, {each.name for each in bare if isinstance(each, exp.Column)})
-        case _:
-            return names
+    if isinstance(node, LogicalProject):
+        bare = (node.outputs[name].unnest() for name in names)
+        return _carried(node.input, {each.name for each in bare if isinstance(each, exp.Column)})
+    return _carried(node.input, names) if isinstance(node, LogicalFilter) else names
 
 
 def _digested(node: LogicalNode, apart: Collection[str]) -> LogicalNode:

@@ -32,7 +32,7 @@ from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, interval
 from rowkind.service.plan.traits.meanings import meaning, moved
-from rowkind.service.plan.tree import walk, with_inputs
+from rowkind.service.plan.tree import first, over, walk, with_inputs
 
 
 def with_ends(node: LogicalNode) -> LogicalNode:
@@ -74,30 +74,25 @@ def _filtered_by(node: LogicalNode, end: str) -> bool:
 
 def _with_end(node: LogicalNode, more: str = "") -> LogicalNode:
     """The same over sessions that have their ends, and with the column `more` of them."""
-    match node:
-        case LogicalFilter():
-            return replace(node, input=_with_end(node.input, more))
-        case LogicalProject():
-            kept = {more: resolved(more)} if more else {}
-            return replace(node, input=_with_end(node.input, more), outputs={**node.outputs, **kept})
-        case _:
-            return with_inputs(node, with_ends)
+    if isinstance(node, LogicalFilter):
+        return over(node, _with_end(node.input, more))
+    if not isinstance(node, LogicalProject):
+        return with_inputs(node, with_ends)
+    kept = {more: resolved(more)} if more else {}
+    return replace(node, input=_with_end(node.input, more), outputs={**node.outputs, **kept})
 
 
 def _without_end(node: LogicalNode, end: str, more: str = "") -> LogicalNode:
     """The same without what is computed from the end of the session, and with the column `more` of it."""
-    match node:
-        case LogicalProject():
-            gone = _of_end(node, end)
-            outputs = {name: output for name, output in node.outputs.items() if name not in gone}
-            kept = {more: resolved(more)} if more else {}
-            return replace(node, input=_without_end(node.input, end, more), outputs={**outputs, **kept})
-        case LogicalFilter():
-            return replace(node, input=_without_end(node.input, end, more))
-        case LogicalSession():
-            return replace(node, input=replace(node.input, input=with_ends(node.input.input)), end=None)
-        case _:
-            raise AssertionError("there are filters and projections above a session")
+    if isinstance(node, LogicalSession):
+        return replace(over(node, with_ends(node.input.input)), end=None)
+    below = _without_end(first(node), end, more)
+    if not isinstance(node, LogicalProject):
+        return over(node, below)
+    gone = _of_end(node, end)
+    outputs = {name: output for name, output in node.outputs.items() if name not in gone}
+    kept = {more: resolved(more)} if more else {}
+    return replace(node, input=below, outputs={**outputs, **kept})
 
 
 def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> LogicalNode:
