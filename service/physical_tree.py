@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rowkind.operators.field_roles import children
-from rowkind.service.clocks import Clock, Closing
+from rowkind.service.clocks import Clock
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
-    PhysicalLookup,
-    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalOperator,
-    PhysicalOver,
-    PhysicalRank,
     PhysicalScan,
-    PhysicalSession,
     PhysicalSink,
-    PhysicalStamp,
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
@@ -56,21 +50,6 @@ def remade_inputs(node: PhysicalNode) -> Iterator[tuple[str, PhysicalJoin]]:
         yield from ((name, below) for name, below, chosen in sides if chosen.remade and isinstance(below, PhysicalJoin))
 
 
-def closings(node: PhysicalOperator) -> tuple[Closing | None, ...]:
-    """By side, when an operator lets go of the rows of its inputs because of their own time."""
-    match node:
-        case PhysicalJoin() | PhysicalLookup():
-            return node.left_input.closing, node.right_input.closing
-        case PhysicalAggregate():
-            return (node.aggregation.closing,)
-        case PhysicalRank() | PhysicalSession() | PhysicalOver() | PhysicalNormalize():
-            return (node.state.closing,)
-        case PhysicalTemporalFilter() | PhysicalMatch():
-            return (node.closing,)
-        case PhysicalStamp():
-            return (None,)
-
-
 def clock(node: PhysicalOperator) -> Clock | None:
     """The time that an operator goes by where time alone moves rows; None where it only is that of the batch."""
     if isinstance(node, PhysicalTemporalFilter):
@@ -79,7 +58,7 @@ def clock(node: PhysicalOperator) -> Clock | None:
         return Clock()
     if isinstance(node, PhysicalAggregate) and node.aggregation.ending is not None:
         return node.aggregation.ending.clock
-    return next((closing.clock for closing in closings(node) if closing is not None), None)
+    return next((closing.clock for closing in node.closings if closing is not None), None)
 
 
 def walk(plan: PhysicalSink | PhysicalNode) -> Iterator[PhysicalNode]:

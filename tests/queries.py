@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.schema import Record, Type
-from rowkind.operators.changelog import RowKind
+from rowkind.operators.changelog import ChangelogMode, RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.operators.ranking import Ranking
@@ -24,7 +24,6 @@ from rowkind.service.calc import Calc
 from rowkind.service.expression import Expression
 from rowkind.service.keys import Key, SubKeyPart
 from rowkind.service.physical import (
-    ChangelogMode,
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
@@ -95,7 +94,7 @@ def counting(record: Record) -> Aggregation:
 
 def counted(name: str, node: PhysicalNode, calc: Calc, *, fused: bool = False) -> PhysicalAggregate:
     """The node that counts everything."""
-    return PhysicalAggregate(name, node, counting(node.calc.output), calc, fused=fused)
+    return PhysicalAggregate(name, node, counting(node.calc.output), calc=calc, fused=fused)
 
 
 COUNTED = Record.of({"n": "BIGINT NOT NULL"}, "aggregate")
@@ -137,13 +136,13 @@ def everything(*, fused: bool = True) -> PhysicalSink:
         scan("o", ORDERS, "retract", select(ORDERS, key=by(ORDERS, "order_id")), "order_id"),
         BY_KEY,
         "",
-        select(ORDERS, key=by(ORDERS, "customer"), nets=True, partial=SPENT),
+        calc=select(ORDERS, key=by(ORDERS, "customer"), nets=True, partial=SPENT),
     )
     spent = PhysicalAggregate(
         "aggregate_1",
         exact,
         SPENT,
-        select(SPENT.output, key=by(SPENT.output, "customer", null_safe=False), nets=True),
+        calc=select(SPENT.output, key=by(SPENT.output, "customer", null_safe=False), nets=True),
         fused=fused,
     )
     names = PhysicalNormalize(
@@ -153,21 +152,21 @@ def everything(*, fused: bool = True) -> PhysicalSink:
         ),
         BY_KEY,
         "",
-        select(CUSTOMERS, key=by(CUSTOMERS, "id", null_safe=False), side=1, padded=True, nets=True),
+        calc=select(CUSTOMERS, key=by(CUSTOMERS, "id", null_safe=False), side=1, padded=True, nets=True),
         fused=fused,
     )
     schema = spent.calc.output.concat(names.calc.output)
     by_customer = by(schema, "customer", null_safe=False)
     named = PhysicalJoin(
         "join_1",
-        "left",
         spent,
         names,
+        "left",
         PhysicalInput("one row per key", None, by_seq=False),
         PhysicalInput("one row per key", None, by_seq=False),
         schema,
         None,
-        select(schema, "customer", "orders", "total", "name", "largest", "amounts", key=by_customer, nets=True),
+        calc=select(schema, "customer", "orders", "total", "name", "largest", "amounts", key=by_customer, nets=True),
         fused=fused,
     )
     ranked = _ranked(_free(named), _guests(named.calc.output))
@@ -176,12 +175,12 @@ def everything(*, fused: bool = True) -> PhysicalSink:
         scan("o2", ORDERS, "retract", select(ORDERS, key=by(ORDERS, "order_id")), "order_id"),
         BY_KEY,
         "",
-        select(ORDERS, "order_id", nets=True, partial=counting(ORDERS.select(["order_id"]))),
+        calc=select(ORDERS, "order_id", nets=True, partial=counting(ORDERS.select(["order_id"]))),
     )
     count = counted("aggregate_2", orders, select(COUNTED, side=1, nets=True), fused=fused)
     joined = ranked.calc.output.concat(count.calc.output)
     final = PhysicalJoin(
-        "join_4", "inner", ranked, count, ROW_STATE, ROW_STATE, joined, None, select(joined, nets=True)
+        "join_4", ranked, count, "inner", ROW_STATE, ROW_STATE, joined, None, calc=select(joined, nets=True)
     )
     return PhysicalSink("all", "all", "retract", final, (), joined, None, exchange=False)
 
@@ -205,14 +204,14 @@ def _free(named: PhysicalJoin) -> PhysicalJoin:
     null = replace(some, key=Key(constant=HAS_NULL), predicate=missing)
     return PhysicalJoin(
         "join_2",
-        "not in",
         named,
         scan("b", BLOCKED, "retract", who),
+        "not in",
         ROW_STATE,
         ROW_STATE,
         row,
         None,
-        select(row, key=by(row, "name"), sub_key=order, nets=True),
+        calc=select(row, key=by(row, "name"), sub_key=order, nets=True),
         facts=(scan("b_any", BLOCKED, "retract", some), scan("b_null", BLOCKED, "retract", null)),
     )
 
@@ -232,7 +231,6 @@ def _guests(row: Record) -> PhysicalJoin:
     order = SubKeyPart(column(EXTRA, "spent"), descending=True, nulls_first=False), SubKeyPart(column(EXTRA, "guest"))
     return PhysicalJoin(
         "join_3",
-        "semi",
         scan("e", EXTRA, "append", select(EXTRA, key=by(EXTRA, "guest", null_safe=False, drop_null=True), nets=True)),
         scan(
             "c2",
@@ -241,11 +239,12 @@ def _guests(row: Record) -> PhysicalJoin:
             select(CUSTOMERS, "id", key=by(CUSTOMERS, "id"), side=1, upsert=True, replaced_by=("id",)),
             "id",
         ),
+        "semi",
         ROW_STATE,
         BY_KEY,
         EXTRA,
         None,
-        Calc(EXTRA, row, outputs, Key((name,), (True,)), order, nets=True),
+        calc=Calc(EXTRA, row, outputs, Key((name,), (True,)), order, nets=True),
     )
 
 
@@ -265,7 +264,7 @@ def _ranked(*inputs: PhysicalJoin) -> PhysicalRank:
         ("name",),
         ("total",),
         numbered,
-        select(numbered, nets=True),
+        calc=select(numbered, nets=True),
     )
 
 

@@ -20,19 +20,18 @@ FallibleCall = AggregateCall | WindowCall | CalledColumn
 
 def misfit(node: PhysicalOperator) -> str:
     """What is wrong with a row that failed in the operator of a node."""
-    match node:
-        case PhysicalAggregate():
-            calls: Sequence[FallibleCall] = node.aggregation.calls
-        case PhysicalOver():
-            calls = node.calls
-        case PhysicalMatch():
-            calls = node.matching.calls
-        case _:
-            calls = ()
-    fallible = [call for call in calls if call.fallible]
+    fallible = [call for call in _calls(node) if call.fallible]
     if len(fallible) == 1:
         return f"{fallible[0].text} does not fit {fallible[0].type.required.sql}"
     return f"one of {', '.join(call.text for call in fallible)} does not fit its type"
+
+
+def _calls(node: PhysicalOperator) -> Sequence[FallibleCall]:
+    if isinstance(node, PhysicalAggregate):
+        return node.aggregation.calls
+    if isinstance(node, PhysicalMatch):
+        return node.matching.calls
+    return node.calls if isinstance(node, PhysicalOver) else ()
 
 
 def fallible_calls(calls: Sequence[FallibleCall], calc: Calc) -> tuple[int, ...]:

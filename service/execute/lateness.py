@@ -15,12 +15,12 @@ from rowkind.service.calc import Calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.column_times import TimeOf
 from rowkind.service.physical import PhysicalAggregate, PhysicalLookup, PhysicalOperator
-from rowkind.service.physical_tree import closings, inputs
+from rowkind.service.physical_tree import inputs
 
 
 def may_be_late(node: PhysicalOperator) -> bool:
     """Whether changes may come too late for an operator: behind a watermark, and never behind the clock."""
-    return any(closing is not None and closing.clock.tables for closing in closings(node))
+    return any(closing is not None and closing.clock.tables for closing in node.closings)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Lateness:
         if isinstance(self.node, PhysicalAggregate):
             return self._of_groups(self.node, changes)
         found = np.full(len(changes), END)
-        for side, (closing, below) in enumerate(zip(closings(self.node), inputs(self.node), strict=False)):
+        for side, (closing, below) in enumerate(zip(self.node.closings, inputs(self.node), strict=False)):
             if closing is None:
                 continue
             of_side: Mask = (changes.side == side) & (changes.kind != RowKind.TRUNCATION)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 import pyarrow as pa
 
@@ -40,39 +41,28 @@ from rowkind.service.physical_tree import walk
 from rowkind.service.source_table import SourceTable
 
 
-def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Operator:
-    """What runs over the shards of `node`; it pickles. `refreshes`: it says which rows were written again."""
-    match node:
-        case physical.PhysicalJoin():
-            return _join(node, refreshes)
-        case physical.PhysicalAggregate():
-            spec = spec_of(node.aggregation)
-            return Aggregate(
-                replace(spec, refreshes=refreshes, fallible=fallible_calls(node.aggregation.calls, node.calc))
-            )
-        case physical.PhysicalRank():
-            return _rank(node, refreshes)
-        case physical.PhysicalSession():
-            return _session(node, refreshes)
-        case physical.PhysicalOver():
-            return _over(node, refreshes)
-        case physical.PhysicalLookup():
-            sides = _side(node.left, node.left_input), _side(node.right, node.right_input)
-            if node.match is None:
-                return by_arrival(node, *sides, refreshes)
-            return as_of(node, node.match, *sides, refreshes)
-        case physical.PhysicalNormalize():
-            return _normalize(node, refreshes)
-        case physical.PhysicalTemporalFilter():
-            row = node.input.calc.output
-            begins, ends = (None if each is None else TimeOf(row, each) for each in (node.begins, node.ends))
-            return TemporalFilter(TemporalFilterSpec(begins, ends, node.most, refreshes, node.whole))
-        case physical.PhysicalStamp():
-            return Stamp(Started(node.schema.select(node.schema.names[-1:])))
-        case physical.PhysicalMatch():
-            return MatchRecognize(match_spec(node))
-        case _:
-            assert_never(node)
+def _aggregate(node: physical.PhysicalAggregate, refreshes: bool) -> Operator:
+    fallible = fallible_calls(node.aggregation.calls, node.calc)
+    return Aggregate(replace(spec_of(node.aggregation), refreshes=refreshes, fallible=fallible))
+
+
+def _lookup(node: physical.PhysicalLookup, refreshes: bool) -> Operator:
+    sides = _side(node.left, node.left_input), _side(node.right, node.right_input)
+    return by_arrival(node, *sides, refreshes) if node.match is None else as_of(node, node.match, *sides, refreshes)
+
+
+def _temporal_filter(node: physical.PhysicalTemporalFilter, refreshes: bool) -> Operator:
+    row = node.input.calc.output
+    begins, ends = (None if each is None else TimeOf(row, each) for each in (node.begins, node.ends))
+    return TemporalFilter(TemporalFilterSpec(begins, ends, node.most, refreshes, node.whole))
+
+
+def _stamp(node: physical.PhysicalStamp, _refreshes: bool) -> Operator:
+    return Stamp(Started(node.schema.select(node.schema.names[-1:])))
+
+
+def _match(node: physical.PhysicalMatch, _refreshes: bool) -> Operator:
+    return MatchRecognize(match_spec(node))
 
 
 def _join(node: physical.PhysicalJoin, refreshes: bool) -> Operator:
@@ -210,12 +200,7 @@ def _until(node: physical.PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
 
 def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:
     """By side, the table whose changes reach the operator as they were sent; None where something lies between."""
-    match node:
-        case physical.PhysicalJoin() | physical.PhysicalLookup():
-            inputs: tuple[physical.PhysicalNode, ...] = (node.left, node.right)
-        case _:
-            inputs = (node.input,)
-    return tuple(each.source if isinstance(each, PhysicalScan) else None for each in inputs)
+    return tuple(each.source if isinstance(each, PhysicalScan) else None for each in node.sides)
 
 
 def tables(node: physical.PhysicalOperator) -> tuple[str, ...]:
@@ -228,3 +213,22 @@ def _is_upsert(node: physical.PhysicalNode) -> bool:
     if isinstance(node, PhysicalUnion):
         return any(_is_upsert(each) for each in node.inputs)
     return isinstance(node, PhysicalScan) and node.source.mode == "upsert"
+
+
+_OPERATORS: Mapping[type[physical.PhysicalOperator], Callable[[Any, bool], Operator]] = {
+    physical.PhysicalJoin: _join,
+    physical.PhysicalAggregate: _aggregate,
+    physical.PhysicalRank: _rank,
+    physical.PhysicalSession: _session,
+    physical.PhysicalOver: _over,
+    physical.PhysicalLookup: _lookup,
+    physical.PhysicalNormalize: _normalize,
+    physical.PhysicalTemporalFilter: _temporal_filter,
+    physical.PhysicalStamp: _stamp,
+    physical.PhysicalMatch: _match,
+}
+
+
+def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Operator:
+    """What runs over the shards of `node`; it pickles. `refreshes`: it says which rows were written again."""
+    return _OPERATORS[type(node)](node, refreshes)

@@ -23,9 +23,8 @@ from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import PlanError, Refusal, SqlSpan, span
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalBinary,
     LogicalFilter,
-    LogicalJoin,
-    LogicalLookup,
     LogicalNode,
     LogicalOver,
     LogicalProject,
@@ -33,7 +32,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.parse import parse
-from rowkind.service.plan.tree import inputs, walk
+from rowkind.service.plan.tree import expressions, inputs, walk
 
 
 @dataclass(frozen=True)
@@ -108,14 +107,7 @@ def _known(node: LogicalNode) -> Columns:
 
 
 def _expressions(node: LogicalNode) -> tuple[exp.Expr, ...]:
-    match node:
-        case LogicalFilter():
-            return node.conjuncts
-        case LogicalProject():
-            return tuple(node.outputs.values())
-        case LogicalJoin() | LogicalLookup():
-            return node.condition
-    return ()
+    return expressions(node) if isinstance(node, LogicalFilter | LogicalProject | LogicalBinary) else ()
 
 
 def _in_flink(called: exp.Anonymous, known: Columns) -> str | None:

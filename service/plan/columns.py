@@ -75,15 +75,11 @@ def kept(side: LogicalInput) -> dict[str, Type]:
 
 @memoized
 def _passed(node: LogicalNode) -> dict[str, Type]:
-    match node:
-        case LogicalFilter():
-            return _without_null(_passed(node.input), node.conjuncts)
-        case LogicalProject():
-            return _computed(node, _passed(node.input), _conditions(node.input))
-        case LogicalExpand():
-            return _passed(node.input) | _made(node)
-        case _:
-            return columns(node)
+    if isinstance(node, LogicalFilter):
+        return _without_null(_passed(node.input), node.conjuncts)
+    if isinstance(node, LogicalProject):
+        return _computed(node, _passed(node.input), _conditions(node.input))
+    return _passed(node.input) | _made(node) if isinstance(node, LogicalExpand) else columns(node)
 
 
 def parts_of(type_: Type, *, inline: bool) -> tuple[Field, ...]:

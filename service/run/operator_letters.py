@@ -31,12 +31,11 @@ from rowkind.service.kafka.dead_letter import EXPRESSION, DeadLetter
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
-    PhysicalLookup,
     PhysicalNode,
     PhysicalOperator,
     PhysicalScan,
 )
-from rowkind.service.physical_tree import clock, closings, walk
+from rowkind.service.physical_tree import clock, walk
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def _moment(ms: int) -> str:
 def tells_late(node: PhysicalOperator) -> bool:
     """Whether somebody wants to have what comes too late for an operator."""
     of = clock(node)
-    tables = {table for table, _ in of.tables} if of is not None and any(closings(node)) else set()
+    tables = {table for table, _ in of.tables} if of is not None and any(node.closings) else set()
     marks = (
         each.source.watermark for each in walk(node) if isinstance(each, PhysicalScan) and each.source.table in tables
     )
@@ -112,30 +111,20 @@ class LeftOutLetters:
 
 def sides(node: PhysicalOperator) -> tuple[str, ...]:
     """What the sides of an operator are called: by the nodes that they come from."""
-    match node:
-        case PhysicalJoin():
-            return tuple(_name(each) for each in (node.left, node.right, *node.facts[:1]))
-        case PhysicalLookup():
-            return _name(node.left), _name(node.right)
-        case PhysicalAggregate():
-            return _name(node.input), _name(node.input)
-        case _:
-            return (_name(node.input),)
+    # Side 2 of a NOT IN are its facts; side 1 of an aggregate are sums of its rows.
+    more = node.facts[:1] if isinstance(node, PhysicalJoin) else node.sides * isinstance(node, PhysicalAggregate)
+    return tuple(map(_name, (*node.sides, *more)))
 
 
 def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[PhysicalNode, Record, pa.BinaryArray]:
     """Where changes of a side come from, and what they are as rows of a record."""
-    if isinstance(node, PhysicalJoin):
-        source = (node.left, node.right, *node.facts)[side]
-        return source, source.calc.output, payloads
-    if isinstance(node, PhysicalLookup):
-        source = (node.left, node.right)[side]
-        return source, source.calc.output, payloads
     if isinstance(node, PhysicalAggregate) and side == PARTIAL:
         aggregation = node.aggregation
         groups = group_of_sums(spec_of(aggregation), payloads)
         return node.input, aggregation.output.select(aggregation.group), groups
-    return node.input, node.input.calc.output, payloads
+    facts = node.facts if isinstance(node, PhysicalJoin) else ()
+    source = (*node.sides, *facts)[side]
+    return source, source.calc.output, payloads
 
 
 def _letters(

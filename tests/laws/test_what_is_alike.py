@@ -59,7 +59,7 @@ def parts(value: Any, change: Callable[[Any], Any]) -> Iterator[Part]:
         yield value, change
         for each in fields(value):
             below = getattr(value, each.name)
-            if not isinstance(below, get_args(LogicalNode)) and counts(each):
+            if not isinstance(below, LogicalNode) and counts(each):
                 yield from parts(below, lambda new, n=each.name: change(replace(value, **{n: new})))
 
 

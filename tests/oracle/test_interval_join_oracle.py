@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from rowkind.service.physical import PhysicalJoin
-from rowkind.service.physical_tree import closings, walk
+from rowkind.service.physical_tree import walk
 from tests.answers import answer
 from tests.clocked import Clocked, job_of
 from tests.seeds import seeds
@@ -275,7 +275,7 @@ def test_one_bound_lets_go_of_what_it_can(tmp_path: Path, form: str, on: str, mo
     if counted(form, on):
         query = running(tmp_path, mode, sql_of(form, on), "mode: retract")
         join = next(node for node in walk(query.sink) if isinstance(node, PhysicalJoin))
-        assert closings(join) == (None, None)
+        assert join.closings == (None, None)
     else:
         compare(tmp_path, form, on, mode, "")
 

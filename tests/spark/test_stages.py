@@ -121,14 +121,14 @@ def test_a_count_of_nothing_comes_out_once_and_then_counts(spark: SparkSession, 
     both = ids.output.concat(ids.output.rename({"id": "other"}))
     join = PhysicalJoin(
         "join_1",
-        "inner",
         scan("c", CUSTOMERS, "append", replace(ids, predicate=named)),
         scan("d", CUSTOMERS, "append", replace(ids, output=both.select(["other"]), side=1)),
+        "inner",
         ROW_STATE,
         ROW_STATE,
         both,
         None,
-        select(both, nets=True),
+        calc=select(both, nets=True),
     )
     count = counted("aggregate_1", join, select(COUNTED))
     query = PlanQuery(spark, tmp_path, [PhysicalSink("n", "n", "retract", count, (), COUNTED, None, exchange=False)])

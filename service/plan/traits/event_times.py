@@ -128,14 +128,11 @@ def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
 
 def _of_rows(node: LogicalUnary) -> dict[str, EventTime]:
     """The times besides those of the columns by which an operator puts rows together."""
-    match node:
-        case LogicalAggregate():
-            return _last_times(node)
-        case LogicalSession():
-            return _in_session(node)
-        case LogicalOver(ahead=int() as ahead):
-            return _settled(node, ahead)
-    return {}
+    if isinstance(node, LogicalAggregate):
+        return _last_times(node)
+    if isinstance(node, LogicalSession):
+        return _in_session(node)
+    return _settled(node, node.ahead) if isinstance(node, LogicalOver) and node.ahead is not None else {}
 
 
 def _projected(node: LogicalProject) -> dict[str, EventTime | RowColumn]:

@@ -44,15 +44,14 @@ def _most_rows(node: LogicalNode, key: AbstractSet[str]) -> float:
 
 def _ranked(node: LogicalNode, key: AbstractSet[str]) -> float:
     """How many rows a rank below lets through per partition, where all of `key`'s rows are of one."""
-    match node:
-        case LogicalFilter():
-            return _ranked(node.input, key)
-        case LogicalProject():
-            return _ranked(node.input, told(node, key))
-        case LogicalRank(ranking=ranking) if ranking.function == "row_number" and ranking.last is not None:
-            here = ranking.last - ranking.first + 1 if key >= set(node.partition) else math.inf
-            return min(here, _most_rows(node.input.input, key))
-    return math.inf
+    if isinstance(node, LogicalFilter):
+        return _ranked(node.input, key)
+    if isinstance(node, LogicalProject):
+        return _ranked(node.input, told(node, key))
+    if not isinstance(node, LogicalRank) or node.ranking.function != "row_number" or node.ranking.last is None:
+        return math.inf
+    here = node.ranking.last - node.ranking.first + 1 if key >= set(node.partition) else math.inf
+    return min(here, _most_rows(node.input.input, key))
 
 
 def _most_values(node: LogicalNode, name: str) -> float:

@@ -191,7 +191,7 @@ def _filtered(*names: str) -> PhysicalSink:
     none = Expression('"amount" IS NULL', Type.of("BOOLEAN"), ("amount",), "amount IS NULL")
     calc = select(ORDERS, (names[0], said), (names[1], none), key=Key(), nets=True)
     counted = aggregation(calc.output, (), [replace(call("n", "count", "BIGINT NOT NULL"), filter="paid")])
-    node = PhysicalAggregate("aggregate_1", scan("o", ORDERS, "append", calc), counted, select(counted.output))
+    node = PhysicalAggregate("aggregate_1", scan("o", ORDERS, "append", calc), counted, calc=select(counted.output))
     name = "-".join(names)
     return PhysicalSink(name, name, "retract", node, (), counted.output, None, exchange=False)
 
@@ -374,7 +374,7 @@ def test_more_operators_than_a_byte_can_say_are_one_level() -> None:
     )
     for number in range(40):
         calc = select(CUSTOMERS, key=by(CUSTOMERS, "id"))
-        node = PhysicalNormalize(f"normalize_{number}", node, BY_KEY, "", calc, fused=True)
+        node = PhysicalNormalize(f"normalize_{number}", node, BY_KEY, "", calc=calc, fused=True)
     whole = graph([PhysicalSink("chain", "chain", "retract", node, (), CUSTOMERS, None, exchange=False)])
 
     assert (whole.levels, len(whole.operators)) == (1, 40)

@@ -61,7 +61,7 @@ def test_several_arguments_are_distinct_together_and_null_where_one_is() -> None
     """COUNT(DISTINCT a, b) counts pairs without NULL; a retraction of one of two equal pairs changes nothing."""
     counted = aggregation(READINGS, (), [call("n", "count", "BIGINT NOT NULL", "place", "value", distinct=True)])
     input_ = scan("r", READINGS, "retract", select(READINGS, nets=True))
-    node = PhysicalAggregate("aggregate_1", input_, counted, select(counted.output))
+    node = PhysicalAggregate("aggregate_1", input_, counted, calc=select(counted.output))
     aggregate = pickle.loads(pickle.dumps(operator(node)))
     stores = {name: MemoryStore() for name in aggregate.arrangements}
     rows = readings(*((I, i, None, place, value) for i, (place, value) in enumerate([
@@ -96,7 +96,7 @@ def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
             ("place",),
             ("value",),
             schema,
-            select(schema),
+            calc=select(schema),
         )
     )
     rank, stores = pickle.loads(pickle.dumps(rank)), {"rows": MemoryStore()}

@@ -33,7 +33,7 @@ from tests.queries import (
 )
 
 COUNTED = scan("o", ORDERS, "append", select(ORDERS, key=by(ORDERS, "customer")))
-SPENDING = PhysicalAggregate("aggregate_1", COUNTED, SPENT, select(SPENT.output))
+SPENDING = PhysicalAggregate("aggregate_1", COUNTED, SPENT, calc=select(SPENT.output))
 ORDER = {"order_id": 7, "customer": 3, "amount": None}
 
 
@@ -53,7 +53,7 @@ def test_a_row_of_a_table_is_named_with_its_record() -> None:
     """The topic, partition and offset that its seq holds, and the columns by the names they have in the table."""
     names = scan("c", CUSTOMERS, "retract", select(CUSTOMERS, key=by(CUSTOMERS, "id"), side=1), "id")
     both = COUNTED.calc.output.concat(CUSTOMERS)
-    join = PhysicalJoin("join_1", "inner", COUNTED, names, ROW_STATE, BY_KEY, both, None, select(both))
+    join = PhysicalJoin("join_1", COUNTED, names, "inner", ROW_STATE, BY_KEY, both, None, calc=select(both))
     lost = calc.run(names.calc, deleted(CUSTOMERS, {"id": 3, "name": "ann"}, seq=(9 << 16) + 2))
 
     found = letter(UnmatchedLetters(join), lost)

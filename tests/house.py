@@ -1,0 +1,133 @@
+"""`python -m tests.house [ROOT]` measures how the code is built: the table that a change of structure is judged by.
+
+Limits on these numbers are in tests/unit/test_house.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("operators", "avro", "service")
+NODE = re.compile(r"(?:physical\.)?(?:Logical|Physical)[A-Z]\w*")
+NO_NODE = re.compile(r"(?:Logical|Physical)(?:Node|Input|Call|OverCall|Define|JoinKind)")
+SHORT = 60
+"""A module of fewer lines with one importer may belong into it."""
+LONG = 50
+"""A function has fewer lines."""
+
+
+class House:
+    """The modules of a tree, parsed once."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        files = sorted(path for package in PACKAGES for path in (root / package).rglob("*.py"))
+        self.root = root
+        self.texts = {path.relative_to(root): path.read_text() for path in files}
+        self.trees = {path: ast.parse(text) for path, text in self.texts.items()}
+
+    def matches(self) -> Iterator[tuple[str, int]]:
+        """Each `match` over nodes of a plan, with its place and how many arms it has."""
+        for path, tree in self.trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Match) and any(map(_names_node, node.cases)):
+                    yield f"{path}:{node.lineno}", len(node.cases)
+
+    def lines_importing_nodes(self) -> int:
+        """How many lines do nothing but import classes of nodes."""
+        found = 0
+        for path, tree in self.trees.items():
+            lines = self.texts[path].splitlines()
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom):
+                    names = [each.name for each in node.names if NODE.fullmatch(each.name)]
+                    own = lines[node.lineno - 1 : node.end_lineno]
+                    found += sum(any(re.search(rf"\b{name}\b", line) for name in names) for line in own)
+        return found
+
+    def imports(self) -> Mapping[str, set[str]]:
+        """By module, the modules of the house that it imports."""
+        known = {_dotted(path) for path in self.texts}
+        found: dict[str, set[str]] = defaultdict(set)
+        for path, tree in self.trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rowkind."):
+                    base = str(node.module).removeprefix("rowkind.")
+                    inner = {f"{base}.{each.name}" for each in node.names} & known
+                    found[_dotted(path)] |= inner or ({base} & known)
+        return found
+
+    def small_with_one_importer(self) -> list[str]:
+        """Modules of few lines that one module imports."""
+        importers: dict[str, set[str]] = defaultdict(set)
+        for module, imported in self.imports().items():
+            for each in imported - {module}:
+                importers[each].add(module)
+        sizes = {_dotted(path): len(text.splitlines()) for path, text in self.texts.items()}
+        return sorted(each for each, by in importers.items() if len(by) == 1 and sizes.get(each, SHORT) < SHORT)
+
+    def rooms(self, folder: str, depth: int) -> tuple[set[str], set[tuple[str, str]]]:
+        """The rooms of a folder, which are its modules and folders so deep, and the arrows of imports between them."""
+
+        def room(module: str) -> str | None:
+            parts = module.split(".")
+            inside = parts[: len(folder.split("."))] == folder.split(".")
+            return ".".join(parts[: len(folder.split(".")) + depth]) if inside and module != folder else None
+
+        arrows = {(room(a), room(b)) for a, imported in self.imports().items() for b in imported}
+        inside = {(a, b) for a, b in arrows if a is not None and b is not None and a != b}
+        rooms = {found for path in self.texts if (found := room(_dotted(path))) is not None}
+        return rooms, inside
+
+    def long_functions(self) -> list[str]:
+        """Functions of too many lines, with how many they have."""
+        return [
+            f"{path}:{node.lineno} {node.name} {length}"
+            for path, tree in self.trees.items()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and (length := (node.end_lineno or 0) - node.lineno + 1) >= LONG
+        ]
+
+
+def _names_node(case: ast.match_case) -> bool:
+    classes = [ast.unparse(each.cls) for each in ast.walk(case.pattern) if isinstance(each, ast.MatchClass)]
+    return any(NODE.fullmatch(name) and not NO_NODE.fullmatch(name.removeprefix("physical.")) for name in classes)
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def measured(root: Path = ROOT) -> Mapping[str, int]:
+    """The table."""
+    house = House(root)
+    matches = list(house.matches())
+    operators, between = house.rooms("operators", 1)
+    tests = [path for path in (root / "tests").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    lines = Counter[str]()
+    for path in tests:
+        if path.suffix in (".py", ".txt"):
+            lines[path.suffix] += len(path.read_text().splitlines())
+    return {
+        "lines of product": sum(len(text.splitlines()) for text in house.texts.values()),
+        "lines of tests in Python": lines[".py"],
+        "lines of planning cases and wording": lines[".txt"],
+        "modules": len(house.texts),
+        "match statements over nodes": len(matches),
+        "arms of these": sum(arms for _, arms in matches),
+        "lines that import node classes": house.lines_importing_nodes(),
+        f"modules with one importer under {SHORT} lines": len(house.small_with_one_importer()),
+        "rooms in operators/": len(operators),
+        "arrows between them": len(between),
+        f"functions of {LONG} lines or more": len(house.long_functions()),
+    }
+
+
+if __name__ == "__main__":
+    for name, value in measured(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT).items():
+        print(f"{value:>7}  {name}")
