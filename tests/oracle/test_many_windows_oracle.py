@@ -14,7 +14,7 @@ import pytest
 
 from rowkind.operators import endings
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.service.plan.passes import hold_back
+from rowkind.service.plan.passes import delay_until_final
 from tests.clocked import Line
 from tests.oracle.test_time_oracle import (
     DELAY,
@@ -94,7 +94,7 @@ def test_windows_that_end_at_once_go_out_batch_by_batch(
     tmp_path: Path, windows: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One row passes all: a few go with each batch, each once, over restarts and beside rows that come too late."""
-    monkeypatch.setattr(hold_back, "AT_ONCE", FEW)
+    monkeypatch.setattr(delay_until_final, "AT_ONCE", FEW)
     for number in seeds():
         seed = f"{windows} {mode} {number}"
         print(f"seed '{seed}'")
@@ -139,7 +139,7 @@ def test_sessions_that_end_at_once_are_let_go_of_batch_by_batch(
 ) -> None:
     """A few with each batch, until nothing is kept of them; the result is right all along, with restarts."""
     monkeypatch.setattr(endings, "_AT_ONCE", FEW)
-    monkeypatch.setattr(hold_back, "AT_ONCE", FEW)
+    monkeypatch.setattr(delay_until_final, "AT_ONCE", FEW)
     for number in seeds():
         seed = f"{mode} {emit} {number}"
         print(f"seed '{seed}'")
