@@ -22,7 +22,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.metrics import add
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.memory import marks_of_tables, pruned
-from rowkind.service.run.streaming import member, opens
+from rowkind.service.run.streaming import opens, stages
 from rowkind.service.run.trial_on_spark import changes_of
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.placement import placement
@@ -88,10 +88,9 @@ class Staged:
 
 
 def _processors(of: Graph, job: Job, labels: tuple[int, ...]) -> Iterator[OperatorProcessor]:
-    for level in range(1, of.levels + 1):
-        places = [place for place, each in enumerate(of.operators) if each.level == level]
+    for level, stage in enumerate(stages(of, job, len(labels)), 1):
         yield OperatorProcessor(
-            [member(of, place, job, len(labels)) for place in places],
+            stage,
             level=level,
             writer=of.writer,
             labels=labels,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,6 +29,10 @@ class LeftOut:
     reasons: tuple[str, ...]
 
 
+def _not_reported(_: LeftOut) -> None:
+    """Report nothing. It pickles, which a lambda does not."""
+
+
 @dataclass(frozen=True)
 class OnFailure:
     """What is to be done about rows on which an expression fails.
@@ -40,7 +44,7 @@ class OnFailure:
     """
 
     of: str
-    tell: Callable[[LeftOut], None] = lambda _: None
+    tell: Callable[[LeftOut], None] = field(default=_not_reported)
     excused: AbstractSet[str] = frozenset()
     record: str = "offset {0.offset} of partition {0.partition}"
     skip: str = "; with `dead_letters` in the job, `rowkind skip JOB {1}:{0.partition}:{0.offset}` leaves out this row"

@@ -19,7 +19,7 @@ from rowkind.operators.operator import Operator
 from rowkind.service.calc import OnError
 from rowkind.service.clocks import Clock
 from rowkind.service.execute.delete_times import DeleteTimes
-from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.failures import LeftOut, OnFailure
 from rowkind.service.execute.lateness import Lateness
 from rowkind.service.execute.watermarks import Passing
 from rowkind.service.graph import Exit
@@ -50,13 +50,13 @@ class Member:
     - `reads`: what it calls state of other members of its stage, and what that is called in the state of the stage.
     - `exits`: where its rows go. `sides`: what its inputs are called, for errors.
     - `sources`: the tables whose changes come by them as they were sent, None elsewhere.
-    - `tables`: all that its rows are made of.
+    - `failure`: how errors name the operator, and what becomes of rows on which an expression fails.
     - `always_runs`: the shard in which it has something to emit also where there are no changes.
     - `clock`: the time that it goes by where its rows have times of their own. `waits`: it has something to do when
       time has passed, without changes. `lateness`: says which changes are late. `delete_times`: gives deletes a time.
     - `on_error`: what becomes of rows that fail in it, and `misfit` what is wrong with them.
     - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails; `tell`:
-      of late changes, where somebody wants to have them.
+      of late changes. None where the job asks for none.
     """
 
     place: int
@@ -67,7 +67,7 @@ class Member:
     exits: tuple[Exit, ...] = ()
     sides: tuple[str, ...] = ("its input",)
     sources: tuple[SourceTable | None, ...] = ()
-    tables: tuple[str, ...] = ()
+    failure: OnFailure = field(default=OnFailure("an operator"))
     always_runs: int | None = None
     wrap: Wrap | None = None
     explain: Explain | None = None

@@ -24,8 +24,8 @@ from rowkind.operators.operator import Output
 from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import Member, Wrap, address, addressed
-from rowkind.service.execute.operators import operator
 from rowkind.service.execute.route import deliver, leave
+from rowkind.service.execute.stage import members
 from rowkind.service.graph import graph
 from rowkind.service.metrics import sample
 from rowkind.service.run.memory import Fold, pruned
@@ -369,21 +369,7 @@ def test_a_row_that_is_written_again_lives_on_in_the_stage_behind(tmp_path: Path
     whole = graph([query.sink])
     assert [each.level for each in whole.operators] == [1, 2]
     stages = [
-        Running(members=[member], level=level, writer=whole.writer)
-        for level, member in enumerate(
-            (
-                Member(
-                    place,
-                    each.sink,
-                    each.node.node,
-                    each.state,
-                    operator(each.node, refreshes=each.refreshes),
-                    each.exits,
-                )
-                for place, each in enumerate(whole.operators)
-            ),
-            start=1,
-        )
+        Running(members=[member], level=level, writer=whole.writer) for level, member in enumerate(members(whole, 1), 1)
     ]
     result = Fold(keyed=False)
     for now, line in (*((now, U) for now in (0, 3_000, 6_000, 9_000)), (12_000, ("r", "+I", {"b": 1}))):

@@ -17,8 +17,8 @@ from rowkind.operators.columns.changes import Rows
 from rowkind.operators.ranking import Ranking
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
-from rowkind.service.execute.members import Member
 from rowkind.service.execute.operators import operator
+from rowkind.service.execute.stage import members
 from rowkind.service.graph import graph
 from rowkind.service.keys import SubKeyPart
 from rowkind.service.physical import PhysicalAggregate, PhysicalRank
@@ -122,12 +122,9 @@ def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
 def test_no_two_arrangements_have_one_name() -> None:
     """Each operator of a graph is made, and a one-sided join is one of its own kind."""
     whole = graph([everything()])
-    members = [
-        Member(place, each.sink, each.node.node, each.state, operator(each.node))
-        for place, each in enumerate(whole.operators)
-    ]
-    found = [state for member in members for state in member.arrangements.values()]
-    assert len(found) == len(set(found)) > len(members)
-    kinds = {member.node: type(member.operator).__name__ for member in members}
+    stage = members(whole, 1)
+    found = [state for member in stage for state in member.arrangements.values()]
+    assert len(found) == len(set(found)) > len(stage)
+    kinds = {member.node: type(member.operator).__name__ for member in stage}
     assert kinds["join_2"] == kinds["join_3"] == "SemiJoin"
     assert (kinds["aggregate_1"], kinds["rank_1"], kinds["normalize_1"]) == ("Aggregate", "Rank", "Normalize")
