@@ -19,7 +19,7 @@ from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import MemoryEngine, MemoryState
+from rowkind.service.run.memory import NOT_TRUNCATED, MemoryEngine, MemoryState
 from rowkind.service.run.trial import read
 
 Line = tuple[str, str, Mapping[str, Any]]
@@ -66,10 +66,12 @@ class Restartable(MemoryEngine):
             self._watermarks = Watermarks.from_blob(committed.watermarks)
             self.state = dict(committed.sizes)
 
-    def batch(self, rows: Mapping[str, Rows], now: int, *, ended: bool = False) -> dict[str, Changes]:
+    def batch(
+        self, rows: Mapping[str, Rows], now: int, *, ended: bool = False, truncated: Mapping[str, int] = NOT_TRUNCATED
+    ) -> dict[str, Changes]:
         """As the engine's."""
         before = self.committed()
-        given = super().batch(rows, now, ended=ended)
+        given = super().batch(rows, now, ended=ended, truncated=truncated)
         self.last = Done(before, rows, now, ended, given)
         return given
 

@@ -15,7 +15,9 @@ import numpy as np
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.columns.batch import Emitted
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.execute.route import pieces, scanned
 from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
@@ -70,11 +72,11 @@ class Staged:
         whole, labels = self._graph, self._labels
         for each in whole.scans:
             for chunk in _chunks(pruned(each.scan, tables), self.rows):
-                for shard, level, piece in pieces(scanned(each, chunk, self.shards)):
+                for shard, level, piece in pieces(scanned(each, Emitted(chunk), self.shards)):
                     yield labels[shard], level, Block(piece).to_bytes()
         for shard, level in opens(whole, self.shards):
-            yield labels[shard], level, Block(Changes.empty()).to_bytes()
-        marks = Block(Changes.empty(), marks=marks_of_tables(whole, tables, ended=ended)).to_bytes()
+            yield labels[shard], level, Block().to_bytes()
+        marks = Block(marks=marks_of_tables(whole, tables, ended=ended)).to_bytes()
         yield from ((label, level, marks) for level in whole.timed_levels for label in labels)
 
     def _shuffled(self, edges: Iterable[Edge]) -> Iterator[tuple[int, list[Edge]]]:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, constant
-from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
 from rowkind.service.calc import OnError
 from rowkind.service.clocks import Clock
@@ -98,27 +97,22 @@ def arrangement(state: str, name: str) -> str:
     return f"{state}.{name}"
 
 
-def address(changes: Changes, place: int) -> Changes:
-    """The changes, which have a consumer's own sides, with its address."""
+def address(batch: Batch, place: int) -> Batch:
+    """The batch, which has a consumer's own sides, with its address."""
     assert place < MOST_PLACES, "a graph has more operators and sinks than fit into an address"
-    return replace(changes, side=changes.side.astype(np.int16) + np.int16(SIDES * place))
+    changes, refreshes = (
+        replace(part, side=part.side.astype(np.int16) + np.int16(SIDES * place))
+        for part in (batch.changes, batch.refreshes)
+    )
+    truncations = {side + SIDES * place: seq for side, seq in batch.truncations.items()}
+    return replace(batch, changes=changes, refreshes=refreshes, truncations=truncations)
 
 
-def addressed(changes: Changes, place: int) -> Changes:
-    """Those of the changes that are for a consumer, with its own sides."""
-    mine = changes.filter(changes.side // SIDES == place)
-    return replace(mine, side=(mine.side % SIDES).astype(np.int8))
-
-
-def dead_letters(payload: pa.BinaryArray) -> Changes:
-    """Dead letters as changes that any consumer passes around, spread over the shards by their content."""
-    count = len(payload)
-    return Changes(
-        side=np.zeros(count, np.int8),
-        kind=np.full(count, RowKind.DEAD_LETTER, np.int8),
-        hash=hash64(payload),
-        key=pa.nulls(count, pa.binary()),
-        sub_key=constant(b"", count),
-        seq=np.zeros(count, np.int64),
-        payload=payload,
+def addressed(batch: Batch, place: int) -> Batch:
+    """What of the batch is for a consumer, with its own sides."""
+    changes, refreshes = (part.filter(part.side // SIDES == place) for part in (batch.changes, batch.refreshes))
+    return Batch(
+        replace(changes, side=(changes.side % SIDES).astype(np.int8)),
+        replace(refreshes, side=(refreshes.side % SIDES).astype(np.int8)),
+        {side % SIDES: seq for side, seq in batch.truncations.items() if side // SIDES == place},
     )

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from rowkind.operators.arrangement.arrangement import StateSize, kept
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.errors import RowFailed
 from rowkind.operators.operator import Output
@@ -60,7 +61,7 @@ class ShardBatch:
     now: int
     before: Watermarks
     after: Watermarks
-    inbox: dict[int, list[Changes]]
+    inbox: dict[int, list[Batch]]
     reports: bool = False
 
 
@@ -68,7 +69,7 @@ class ShardBatch:
 class MemberOutput:
     """What one member has made of a batch.
 
-    - `sent`: the changes for each exit, those for members of the same stage included.
+    - `sent`: the batch for each exit, those for members of the same stage included.
     - `late`: changes that came too late at the `watermark` before the batch, in ms.
     - `broken`: promises of tables that the batch did not keep. `left_out`: rows on which an expression failed.
     """
@@ -76,7 +77,7 @@ class MemberOutput:
     member: Member
     tally: Tally
     state: StateSize
-    sent: Sequence[tuple[Exit, Changes]] = ()
+    sent: Sequence[tuple[Exit, Batch]] = ()
     late: Changes = field(default_factory=Changes.empty)
     watermark: int = 0
     unmatched: Changes = field(default_factory=Changes.empty)
@@ -113,9 +114,9 @@ def run(stage: Sequence[Member], batch: ShardBatch, state: ShardState) -> Iterat
     """The output of each member that had something to do, in order. Raises ExpressionError."""
     places = {member.place for member in stage}
     for member in stage:
-        changes = Changes.concat(batch.inbox.pop(member.place, []))
-        if len(changes) or member.always_runs == batch.shard or member.waits:
-            output = _run_member(member, changes, batch, state)
+        own = Batch.concat(batch.inbox.pop(member.place, []))
+        if len(own) or member.always_runs == batch.shard or member.waits:
+            output = _run_member(member, own, batch, state)
             for way, sent in output.sent:
                 if way.to in places:
                     batch.inbox.setdefault(way.to, []).append(sent)
@@ -126,16 +127,19 @@ def run(stage: Sequence[Member], batch: ShardBatch, state: ShardState) -> Iterat
             yield MemberOutput(member, tally, size)
 
 
-def _run_member(member: Member, changes: Changes, batch: ShardBatch, state: ShardState) -> MemberOutput:
+def _run_member(member: Member, own: Batch, batch: ShardBatch, state: ShardState) -> MemberOutput:
+    changes = own.changes
     if member.delete_times is not None:
         changes = member.delete_times(changes, batch.before)
     clock = member.clock
     moved = Passing(batch.now, batch.now) if clock is None else passing(batch.before, batch.after, clock)
     changes, late = _without_late(member, changes, moved.before)
+    # A refresh comes too late for a row that is gone.
+    refreshes, _ = _without_late(member, own.refreshes, moved.before)
     tally = Tally(member.sink, member.node)
     if len(late):
         tally.add_late(len(late))
-    output = _process(member, changes, member.moment(moved), state, tally)
+    output = _process(member, replace(own, changes=changes, refreshes=refreshes), member.moment(moved), state, tally)
     tally.set_state(batch.shard, output.state)
     if member.waits and clock is not None:
         tally.set_due(batch.shard, batch.after.due_ms(clock, output.due))
@@ -146,7 +150,7 @@ def _run_member(member: Member, changes: Changes, batch: ShardBatch, state: Shar
     left_out: list[LeftOut] = []
     failure = replace(member.failure, tell=left_out.append)
     misfits(output.failed, member.misfit, member.on_error, failure)
-    sent = [(way, leave(way, output.rows, failure)) for way in member.exits]
+    sent = [(way, leave(way, output.emitted, failure)) for way in member.exits]
     tally.add_seconds("calc", time.perf_counter() - started)
     tally.add_failed(sum(len(each.reasons) for each in left_out))
     return MemberOutput(member, tally, output.state, sent, late, moved.before, output.unmatched, found, left_out)
@@ -162,19 +166,19 @@ def _without_late(member: Member, changes: Changes, watermark: int) -> tuple[Cha
     return changes.filter(~late), changes.filter(late)
 
 
-def _process(member: Member, changes: Changes, now: int, state: ShardState, tally: Tally) -> Output:
+def _process(member: Member, batch: Batch, now: int, state: ShardState, tally: Tally) -> Output:
     """Run the operator and count what it does."""
-    tally.add_rows_in(changes.kind)
+    tally.add_rows_in(batch.changes.kind)
     started, before = time.perf_counter(), state.seconds
     stores: Mapping[str, BlobStore] = {name: state.store(known) for name, known in member.arrangements.items()}
     try:
-        output = member.operator.process(changes, stores, now)
+        output = member.operator.process(batch, stores, now)
     except RowFailed as error:
         raise failed_in_operator(error, member.failure) from None
     seconds = state.seconds - before
     tally.add_seconds("state", seconds)
     tally.add_seconds("operator", time.perf_counter() - started - seconds)
-    tally.add_rows_out(output.rows.kind)
+    tally.add_rows_out(output.emitted)
     tally.add_merged(output.merged_rows)
     tally.add_unmatched(len(output.unmatched))
     tally.add_expired(output.expired)

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, Rows, TimeMarks
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.block import TimeMarks
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
 from rowkind.operators.rowtime import END
 from rowkind.service.execute.delete_times import with_delete_times
@@ -33,9 +36,11 @@ OnUnmatched = Callable[[str, Changes], None]
 OnFailed = Callable[[str, LeftOut], None]
 """Told whose rows were left out, in words, and which."""
 
-Watch = Callable[[Exit, Changes], None]
+Watch = Callable[[Exit, Batch], None]
 """Told what goes out by an exit in a batch."""
 
+
+NOT_TRUNCATED: Mapping[str, int] = MappingProxyType({})
 
 _RECORD = "change {0.offset}"
 """How a change is found in a file of them."""
@@ -99,21 +104,26 @@ class MemoryEngine:
         """The tables that are read."""
         return tuple(each.scan.source.table for each in self.graph.scans)
 
-    def batch(self, rows: Mapping[str, Rows], now: int, *, ended: bool = False) -> dict[str, Changes]:
+    def batch(
+        self, rows: Mapping[str, Rows], now: int, *, ended: bool = False, truncated: Mapping[str, int] = NOT_TRUNCATED
+    ) -> dict[str, Changes]:
         """The net changes of each sink's result after one more batch at time `now`, in ms since the epoch.
 
         `rows` are the changes of each table, under the table's declared record. With `ended` there will be none any
-        more, so that every watermark passes everything, and so does the time at which rows are processed.
+        more, so that every watermark passes everything, and so does the time at which rows are processed. `truncated`
+        are the arrival numbers of truncations of tables.
         """
         before = self._watermarks
         self._watermarks = after = before.moved(
             [marks_of_tables(self.graph, rows, ended=ended)], now, self.graph.clocks
         )
-        inbox: dict[int, list[Changes]] = defaultdict(list)
+        inbox: dict[int, list[Batch]] = defaultdict(list)
         for scan in self.graph.scans:
             left_out: list[LeftOut] = []
             failure = replace(of_table(scan), tell=left_out.append, record=_RECORD, skip="")
-            own = with_delete_times(scan, pruned(scan.scan, rows), {})
+            own = Emitted(
+                with_delete_times(scan, pruned(scan.scan, rows), {}), truncation=truncated.get(scan.scan.source.table)
+            )
             for way in scan.exits:
                 inbox[way.to].append(leave(way, own, failure))
                 self._watch(way, inbox[way.to][-1])
@@ -121,13 +131,13 @@ class MemoryEngine:
                 self._failed(failure.of, each)
         for output in run(self._members, ShardBatch(0, now, before, after, inbox), self._state):
             self._report(output)
-            for way, changes in output.sent:
-                self._watch(way, changes)
+            for way, batch in output.sent:
+                self._watch(way, batch)
                 if way.to >= len(self._members):
-                    inbox[way.to].append(changes)
+                    inbox[way.to].append(batch)
         return {
             sink.name: net(
-                Changes.concat(inbox[self.graph.place(sink.name)]),
+                Batch.concat(inbox[self.graph.place(sink.name)]).changes,
                 sink.mode,
                 keyed=bool(sink.key),
                 by_seq=sink.by_seq,

@@ -20,9 +20,11 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 from rowkind.operators.arrangement.store import MANIFEST
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Block, Changes, TimeMarks
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.block import Block, TimeMarks
+from rowkind.operators.columns.changes import Changes
 from rowkind.service.execute import watermarks
-from rowkind.service.execute.members import Member, addressed, dead_letters
+from rowkind.service.execute.members import Member, addressed
 from rowkind.service.execute.promises import OnBroken
 from rowkind.service.execute.route import Part, deliver, pieces
 from rowkind.service.execute.stage import MemberOutput, ShardBatch, run
@@ -133,7 +135,7 @@ class OperatorProcessor(StatefulProcessor):
         counters: dict[str, float] = {}
         for to, level, piece in pieces(self._run(shard, blocks, now, counters)):
             yield to, level, Block(piece)
-        yield shard, self._writer, Block(Changes.empty(), counters)
+        yield shard, self._writer, Block(counters=counters)
 
     def _run(self, shard: int, blocks: list[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
         """What leaves the stage; the list of blocks is empty afterwards."""
@@ -145,10 +147,10 @@ class OperatorProcessor(StatefulProcessor):
         if shard == 0:
             add(counters, after.gauges(now))
         reports = any(block.reports for block in blocks)
-        changes = Changes.concat([block.changes for block in blocks])
+        batch = Batch.concat([block.batch for block in blocks])
         blocks.clear()
-        inbox = {member.place: [addressed(changes, member.place)] for member in self._members}
-        del changes
+        inbox = {member.place: [addressed(batch, member.place)] for member in self._members}
+        del batch
         for output in run(self._members, ShardBatch(shard, now, before, after, inbox, reports), state):
             yield from self._leave(shard, output)
             add(counters, output.tally.counters)
@@ -160,15 +162,15 @@ class OperatorProcessor(StatefulProcessor):
             for each in output.broken:
                 raise each.error
         if member.tell is not None and len(output.late):
-            yield shard, self._writer, dead_letters(member.tell(output.late, output.watermark))
+            yield shard, self._writer, Batch.of_letters(member.tell(output.late, output.watermark))
         started = time.perf_counter()
-        for way, changes in output.sent:
+        for way, batch in output.sent:
             if way.level != self._level:
-                yield from deliver(way, changes, len(self._labels), shard)
+                yield from deliver(way, batch, len(self._labels), shard)
         output.tally.add_seconds("calc", time.perf_counter() - started)
         yield shard, self._writer, self._letters(member, output.unmatched)
         if member.explain is not None:
-            yield from ((shard, self._writer, dead_letters(member.explain(each))) for each in output.left_out)
+            yield from ((shard, self._writer, Batch.of_letters(member.explain(each))) for each in output.left_out)
 
     def _pass_time(self, marks: Sequence[TimeMarks], now: int, state: SparkState) -> tuple[Watermarks, Watermarks]:
         """The watermarks before the batch and after it, kept with the state of the shard."""
@@ -180,10 +182,10 @@ class OperatorProcessor(StatefulProcessor):
         store.put(MANIFEST, after.to_blob())
         return before, after
 
-    def _letters(self, member: Member, lost: Changes) -> Changes:
+    def _letters(self, member: Member, lost: Changes) -> Batch:
         """What the policy makes of unmatched retractions."""
         if not len(lost):
-            return lost
+            return Batch.empty()
         if self._unmatched == "fail":
             first = int(lost.seq.argmin())
             place = ArrivalNumber.of(int(lost.seq[first]))
@@ -195,5 +197,5 @@ class OperatorProcessor(StatefulProcessor):
                 "`unmatched: dead_letter` or `ignore`."
             )
         if self._unmatched == "ignore" or member.wrap is None:
-            return Changes.empty()
-        return dead_letters(member.wrap(lost))
+            return Batch.empty()
+        return Batch.of_letters(member.wrap(lost))

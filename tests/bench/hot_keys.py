@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from rowkind.avro.codec import encode
 from rowkind.operators import contenders, partial_aggregate
-from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute.members import addressed
 from rowkind.service.execute.route import deliver, scanned
 from rowkind.service.execute.stage import ShardBatch, members, run
@@ -176,7 +177,7 @@ def _run(sink: PhysicalSink, exponent: float, rows: int, batches: int) -> _Costs
         if number == 1:
             costs = _Costs()
         costs.batches += 1
-        inbox: dict[int, list[Changes]] = defaultdict(list)
+        inbox: dict[int, list[Batch]] = defaultdict(list)
         for scan in whole.scans:
             record = scan.scan.source.declared
             columns = _customers(number) if record.name == "customers" else _clicks(random, exponent, rows)
@@ -191,20 +192,20 @@ def _run(sink: PhysicalSink, exponent: float, rows: int, batches: int) -> _Costs
                     payload.take(pa.array(np.arange(len(payload))[part])),
                 )
                 started = time.process_time()
-                for shard, _, changes in scanned(scan, pruned(scan.scan, {record.name: some}), _SHARDS):
-                    inbox[shard].append(changes)
+                for shard, _, read in scanned(scan, Emitted(pruned(scan.scan, {record.name: some})), _SHARDS):
+                    inbox[shard].append(read)
                 costs.reading += time.process_time() - started
-        for member, each in zip(stage, whole.operators, strict=True):
+        for member, operator in zip(stage, whole.operators, strict=True):
             for shard in range(_SHARDS):
-                mine = {member.place: [addressed(part, member.place) for part in inbox[shard]]}
+                mine = {member.place: [addressed(each, member.place) for each in inbox[shard]]}
                 started = time.process_time()
-                batch = ShardBatch(shard, number, Watermarks(), Watermarks(), mine)
-                outputs = run([member], batch, states[shard])
+                one = ShardBatch(shard, number, Watermarks(), Watermarks(), mine)
+                outputs = run([member], one, states[shard])
                 gone = [sent for output in outputs for sent in output.sent]
-                left = [part for way, changes in gone for part in deliver(way, changes, _SHARDS, shard)]
-                costs.working[each.level, shard] += time.process_time() - started
-                for to, _, part in left:
-                    inbox[to].append(part)
+                left = [each for way, sent in gone for each in deliver(way, sent, _SHARDS, shard)]
+                costs.working[operator.level, shard] += time.process_time() - started
+                for to, _, sent in left:
+                    inbox[to].append(sent)
     return costs
 
 

@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping
 
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
 from rowkind.service.execute.failures import OnFailure
@@ -17,7 +18,7 @@ from rowkind.service.graph import Exit, graph
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.memory import MemoryState, pruned
 
-Inbox = dict[tuple[int, int], list[Changes]]
+Inbox = dict[tuple[int, int], list[Batch]]
 """What comes to each place of a graph in each shard."""
 
 
@@ -39,17 +40,17 @@ class Writers:
         inbox: Inbox = defaultdict(list)
         for each in self._graph.scans:
             for way in each.exits:
-                self._deliver(way, leave(way, pruned(each.scan, rows), OnFailure(way.node)), None, inbox)
+                self._deliver(way, leave(way, Emitted(pruned(each.scan, rows)), OnFailure(way.node)), None, inbox)
         for member in self._members:
             for shard in range(self._shards):
                 self._run(member, shard, inbox, now)
         at = self._graph.place(self._sink.name)
-        parts = [self._mixed(inbox[at, shard]) for shard in range(self._shards)]
+        parts = [self._mixed(inbox[at, shard]).changes for shard in range(self._shards)]
         written = [net(part, self._sink.mode, keyed=bool(self._sink.key), by_seq=self._sink.by_seq) for part in parts]
         for writer, part in enumerate(written):
             for key in part.key.to_pylist() if self._sink.key else ():
                 assert self._writer_of.setdefault(key, writer) == writer, "a key has one writer for good"
-        return self._mixed(written)
+        return Changes.concat(self._rng.sample(written, len(written)))
 
     def _run(self, member: Member, shard: int, inbox: Inbox, now: int) -> None:
         """Run one shard of an operator over its changes, and deliver what it emits."""
@@ -57,12 +58,12 @@ class Writers:
         time = Watermarks(now=now)
         for output in run([member], ShardBatch(shard, now, time, time, own), self._states[shard]):
             assert not len(output.unmatched), f"{member.node} is told to take back what it has not"
-            for way, changes in output.sent:
-                self._deliver(way, changes, shard, inbox)
+            for way, sent in output.sent:
+                self._deliver(way, sent, shard, inbox)
 
-    def _deliver(self, way: Exit, changes: Changes, own: int | None, inbox: Inbox) -> None:
-        for shard, _, part in deliver(way, changes, self._shards, own):
+    def _deliver(self, way: Exit, batch: Batch, own: int | None, inbox: Inbox) -> None:
+        for shard, _, part in deliver(way, batch, self._shards, own):
             inbox[way.to, shard].append(addressed(part, way.to))
 
-    def _mixed(self, parts: list[Changes]) -> Changes:
-        return Changes.concat(self._rng.sample(parts, len(parts)))
+    def _mixed(self, parts: list[Batch]) -> Batch:
+        return Batch.concat(self._rng.sample(parts, len(parts)))

@@ -68,9 +68,9 @@ def test_several_arguments_are_distinct_together_and_null_where_one_is() -> None
         ("a", 1), ("a", 1), ("a", 2), ("", 1), (None, 1), ("a", None), ("a\0", 1),
     ])))  # fmt: skip
 
-    first = aggregate.process(calc.run(input_.calc, rows), stores, now=1)
+    first = aggregate.process(calc.batch(input_.calc, rows), stores, now=1)
     gone = readings((D, 0, None, "a", 1), (D, 2, None, "a", 2))
-    second = aggregate.process(calc.run(input_.calc, gone), stores, now=2)
+    second = aggregate.process(calc.batch(input_.calc, gone), stores, now=2)
 
     assert rows_of(counted.output, first.rows.payload.to_pylist()) == {(4,): 1}
     kinds = [RowKind(kind) for kind in second.rows.kind.tolist()]
@@ -102,7 +102,7 @@ def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
     rank, stores = pickle.loads(pickle.dumps(rank)), {"rows": MemoryStore()}
 
     def process(now: int, *rows: tuple[RowKind, int, float | None, str | None, int | None]) -> set[tuple[object, ...]]:
-        output = rank.process(calc.run(input_.calc, readings(*rows)), stores, now)
+        output = rank.process(calc.batch(input_.calc, readings(*rows)), stores, now)
         found = codec.read(schema, output.rows.payload)
         return set(
             zip(
