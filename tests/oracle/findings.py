@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec
 
-from rowkind.operators.columns.changes import Rows
+from rowkind.operators.columns.batch import Emitted
 from tests.changelogs import Row, changed, refreshed
 
 _Given = ParamSpec("_Given")
@@ -52,11 +52,11 @@ def views_differ(views: Sequence[Counter[Row]], expected: Mapping[int, Counter[R
 
 
 def changes_differ(
-    number: int, rows: Rows, expected: Counter[Row], expected_refreshes: Counter[Row] | None = None
+    number: int, emitted: Emitted, expected: Counter[Row], expected_refreshes: Counter[Row] | None = None
 ) -> str | None:
     """Whether a batch emits other changes, as a multiset with signs, or other refreshes than expected."""
-    found = changed(rows)
+    found = changed(emitted.rows)
     if found != expected:
         return f"batch {number} emits {dict(found)}, expected {dict(expected)}"
-    again, expected = refreshed(rows), expected_refreshes or Counter()
+    again, expected = refreshed(emitted), expected_refreshes or Counter()
     return f"batch {number} refreshes {dict(again)}, expected {dict(expected)}" if again != expected else None

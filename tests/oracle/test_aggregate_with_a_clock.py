@@ -157,8 +157,8 @@ def _difference(case: Case, ttl_ms: int, batches: Batches) -> str | None:
                 if key in results:
                     steps.add(results[key], was=was, is_=not was, written=False)
         with operating(number):
-            rows = aggregate.process(columns(batch, case), stores, now).rows
-        if wrong := changes_differ(number, rows, steps.net, steps.refreshed):
+            emitted = aggregate.process(columns(batch, case), stores, now).emitted
+        if wrong := changes_differ(number, emitted, steps.net, steps.refreshed):
             return wrong
     return None
 

@@ -78,7 +78,7 @@ def _difference(
         else:
             unmatched += right.apply([change for change in batch if change.side == 1], 0)
         with operating(number):
-            output = operator.process(changelogs.changes(batch, [of.table for of in sides], hashed), stores, 0)
+            output = operator.process(changelogs.packed(batch, [of.table for of in sides], hashed), stores, 0)
             fold(view, output.rows)
         there = right.stored if table is None else table.stored
         expected = joined(comparison, [one.row for one in left.stored], there, padded=padded)
@@ -112,12 +112,12 @@ def test_left_rows_that_have_expired_stay_as_they_are(comparison: Comparison, pa
             before += joined(comparison, [one.row for one in late], right.stored, padded=padded)
             right.apply([change for change in batch if change.side == 1], now)
             after = joined(comparison, [one.row for one in left.stored], right.stored, padded=padded)
-            output = operator.process(changelogs.changes(batch, [of.table for of in sides]), stores, now)
+            output = operator.process(changelogs.packed(batch, [of.table for of in sides]), stores, now)
             step = after.copy()
             step.subtract(before)
             assert changed(output.rows) == Counter({row: n for row, n in step.items() if n}), (seed, batch)
             assert output.expired == len(late), (seed, batch)
-            again = refreshed(output.rows)
+            again = refreshed(output.emitted)
             assert all(after[row] for row in again), (seed, batch)
             written = [one.row for one in left.stored if one.written_at == now]
             kept = joined(comparison, written, right.stored, padded=padded)

@@ -19,7 +19,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.expiry import Expiry
 from rowkind.operators.join_input import Side
 from tests import changelogs
-from tests.changelogs import Change, Row, changes, fold, show
+from tests.changelogs import Change, Row, fold, show
 from tests.oracle.findings import changes_differ, finding, operating
 from tests.oracle.inputs import Batches, Input, random_batches, shrink, times, with_refreshes
 from tests.oracle.naive_join import NaiveSide, Steps
@@ -68,8 +68,8 @@ def _difference(of: Input, hashed: changelogs.Hash, batches: Batches) -> str | N
         for at, one in (before | after).items():
             steps.add(one.row, was=at in before, is_=at in after, written=one.written_at == now)
         with operating(number):
-            output = operator.process(changelogs.changes(batch, [of.table], hashed), stores, now)
-        if wrong := changes_differ(number, output.rows, steps.net, steps.refreshed):
+            output = operator.process(changelogs.packed(batch, [of.table], hashed), stores, now)
+        if wrong := changes_differ(number, output.emitted, steps.net, steps.refreshed):
             return wrong
         if output.expired != len(unmatched):
             return f"batch {number}: {output.expired} retractions of expired rows are counted, not {len(unmatched)}"
@@ -93,7 +93,7 @@ def test_rows_that_only_come_go_in_their_time(only_comes: bool) -> None:
         for now in range(30):
             rows = [(generator.randint(0, 2), 0, 0) for _ in range(generator.choice([0, 0, 1, 5]) * (now < 25))]
             batch = [Change(0, RowKind.INSERT, row, seq := seq + 1) for row in rows]
-            output = operator.process(changes(batch, [Input("multiset", by_seq=False).table]), stores, now)
+            output = operator.process(changelogs.packed(batch, [Input("multiset", by_seq=False).table]), stores, now)
             fold(view, output.rows)
             written = [(at, row) for at, row in written if at + TTL > now] + [(now, row) for row in rows]
             assert view == Counter(row for _, row in written), f"arrivals {number}, {now}"
@@ -110,7 +110,7 @@ def test_after_a_pause_the_oldest_go_first(only_comes: bool) -> None:
 
     def batch(now: int, *steps: tuple[RowKind, int]) -> list[int]:
         given = [Change(0, kind, (id_, 0, 0), 10 * now + id_) for kind, id_ in steps]
-        output = operator.process(changes(given, [table]), stores, now)
+        output = operator.process(changelogs.packed(given, [table]), stores, now)
         nonlocal due, expired
         due, expired = output.due, output.expired
         signs = np.where(output.rows.kind == RowKind.DELETE, -1, 1).tolist()
@@ -136,7 +136,9 @@ def test_a_ttl_may_be_made_longer_or_shorter() -> None:
 
     def batch(ttl: int, now: int, *ids: int) -> list[int | None]:
         given = [Change(0, RowKind.INSERT, (id_, 0, 0), 10 * now + id_) for id_ in ids]
-        output = Expiry(Side("one row per key", ttl, by_seq=True)).process(changes(given, [table]), stores, now)
+        output = Expiry(Side("one row per key", ttl, by_seq=True)).process(
+            changelogs.packed(given, [table]), stores, now
+        )
         fold(view, output.rows)
         return sorted(row[0] or 0 for row in view)
 

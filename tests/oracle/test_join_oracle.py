@@ -125,7 +125,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
     views = []
     for number, batch in enumerate(batches):
         with operating(number):
-            columns = changelogs.changes(batch, [of.table for of in case.inputs], case.hashed)
+            columns = changelogs.packed(batch, [of.table for of in case.inputs], case.hashed)
             output = join.process(columns, stores, now=number)
             fold(view, output.rows)
         if not net(output.rows):

@@ -97,8 +97,10 @@ def _difference(case: Case, batches: Batches) -> str | None:
     for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
         expected = naive.process(batch, now)
         with operating(number):
-            output = join.process(changelogs.changes(batch, [of.table for of in case.inputs]), stores, now)
-        if wrong := changes_differ(number, output.rows, expected.net, expected.refreshed if case.refreshes else None):
+            output = join.process(changelogs.packed(batch, [of.table for of in case.inputs]), stores, now)
+        if wrong := changes_differ(
+            number, output.emitted, expected.net, expected.refreshed if case.refreshes else None
+        ):
             return wrong
         if output.expired != naive.expired:
             return f"batch {number} has {output.expired} retractions of expired rows, expected {naive.expired}"

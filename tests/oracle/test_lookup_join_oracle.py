@@ -103,7 +103,7 @@ def test_a_left_row_keeps_what_it_met_when_it_came(
             patch.setattr(compaction, "SMALL_RUN", 2)
             for batch in changelog(generator, only_comes=only_comes):
                 definition.apply(batch)
-                output = operator.process(changelogs.changes(batch, [of.table for of in sides], hashed), stores, 0)
+                output = operator.process(changelogs.packed(batch, [of.table for of in sides], hashed), stores, 0)
                 fold(view, output.rows)
                 assert +view == definition.result(padded=padded), (seed, batch)
                 assert net(output.rows), (seed, batch)

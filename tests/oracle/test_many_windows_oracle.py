@@ -76,7 +76,7 @@ def test_state_is_flat_however_many_windows_there_were(tmp_path: Path, windows: 
         if not first % 200:
             query.restart()
         entries.append(sum(size.rows for size in query.engine.state.values()))
-        sizes.append(sum(_bytes(store) for stores in query.engine._stores for store in stores.values()))
+        sizes.append(sum(_bytes(store) for _, store in query.engine._state.items()))
     assert as_rows(query) == groups_of(model, model.watermark(["a"]) if emit == "final" else None)
     assert len(query.view) > 1000 - 40
     for told in (entries, sizes):
@@ -160,7 +160,7 @@ def test_sessions_that_end_at_once_are_let_go_of_batch_by_batch(
                 assert as_rows(query) == model.result(final=False), seed
             else:
                 assert not as_rows(query) - model.result(final=True), seed
-        groups = [sum(count for name, count in each.items() if name.endswith(" groups")) for each in there]
+        groups = [sum(count for name, count in each.items() if name.endswith(".groups")) for each in there]
         assert groups[0] > 4 * FEW, "there are many more than go in one batch"
         assert all(before - after < 2 * FEW for before, after in itertools.pairwise(groups)), (seed, groups)
         assert max(there[-1].values()) <= FEW, (seed, there[-1])

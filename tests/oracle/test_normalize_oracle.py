@@ -65,7 +65,7 @@ def _difference(of: Input, ttl_ms: int | None, hashed: changelogs.Hash, batches:
         for at, one in (before | after).items():
             steps.add(one.row, was=at in before, is_=at in after, written=one.written_at == now)
         with operating(number):
-            rows = operator.process(changelogs.changes(batch, [of.table], hashed), stores, now).rows
-        if wrong := changes_differ(number, rows, steps.net, steps.refreshed):
+            emitted = operator.process(changelogs.packed(batch, [of.table], hashed), stores, now).emitted
+        if wrong := changes_differ(number, emitted, steps.net, steps.refreshed):
             return wrong
     return None

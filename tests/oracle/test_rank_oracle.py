@@ -13,7 +13,7 @@ import functools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import duckdb
@@ -23,6 +23,7 @@ import pytest
 from rowkind.operators import contenders, rank
 from rowkind.operators.arrangement import compaction, prefix_scan, segment
 from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec, Strategy
@@ -70,12 +71,14 @@ class Case:
     rank: RankSpec
     tasks: int
 
-    def sent(self, changes: Changes) -> Changes:
+    def sent(self, batch: Batch) -> Batch:
         """What reaches the operator of a batch."""
         if not self.tasks or self.rank.strategy == "retract":
-            return changes
+            return batch
+        changes = batch.changes
         parts = [changes.filter(changes.seq % self.tasks == task) for task in range(self.tasks)]
-        return Changes.concat([contenders.contenders(self.rank.ranking, part, self.rank.identity) for part in parts])
+        sent = [contenders.contenders(self.rank.ranking, part, self.rank.identity) for part in parts]
+        return replace(batch, changes=Changes.concat(sent))
 
     @property
     def sql(self) -> str:

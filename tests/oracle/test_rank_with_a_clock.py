@@ -111,7 +111,7 @@ def _difference(case: Case, batches: Batches) -> str | None:
             output = operator.process(case.of.columns(batch), stores, now)
             fold(view, output.rows)
         refreshes = expected.refreshed if case.spec.refreshes else None
-        if wrong := changes_differ(number, output.rows, expected.net, refreshes):
+        if wrong := changes_differ(number, output.emitted, expected.net, refreshes):
             return wrong
     assert case.spec.ttl_ms is not None
     operator.process(case.of.columns([]), stores, now + case.spec.ttl_ms)

@@ -23,7 +23,7 @@ import pytest
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.join_input import Side
 from rowkind.operators.join_rows import Condition
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
@@ -62,9 +62,9 @@ class Case:
         condition: Condition | None = _less_mask if self.conditional else None
         return SemiJoin(SemiJoinSpec(self.kind, sides[0], sides[1], condition, self.refreshes, ANSWERS))
 
-    def columns(self, batch: list[Change]) -> Changes:
+    def columns(self, batch: list[Change]) -> Batch:
         """The batch as the operator takes it."""
-        changes = changelogs.changes(batch, [of.table for of in self.inputs], self.hashed)
+        changes = changelogs.packed(batch, [of.table for of in self.inputs], self.hashed)
         return with_facts(changes) if self.kind in NULL_AWARE else changes
 
 
@@ -293,6 +293,6 @@ def _difference_to_left_rows(
                 steps.add(row, was=True, is_=False, written=False)
         with operating(number):
             output = operator.process(case.columns(batch), stores, now)
-        if wrong := changes_differ(number, output.rows, steps.net, steps.refreshed if case.refreshes else None):
+        if wrong := changes_differ(number, output.emitted, steps.net, steps.refreshed if case.refreshes else None):
             return wrong
     return None

@@ -112,17 +112,17 @@ def _with_a_clock(of: SessionInput, gap: int, ends: bool, batches: Batches) -> s
         naive.apply(batch, now)
         after = Counter(one.row for one in naive.stored)
         with operating(number):
-            rows = operator.process(of.columns(batch), stores, now).rows
-            fold(view, rows)
+            emitted = operator.process(of.columns(batch), stores, now).emitted
+            fold(view, emitted.rows)
         found = Counter[Row]()
-        for row, weight in changed(rows).items():
+        for row, weight in changed(emitted.rows).items():
             found[row[:3]] += weight
         step = after.copy()
         step.subtract(before)
         if {row: weight for row, weight in found.items() if weight} != {row: n for row, n in step.items() if n}:
             return f"batch {number} emits {dict(found)}, expected {dict(step)}"
-        if any(row not in view for row in refreshed(rows)):
-            return f"batch {number} refreshes rows that are not there: {refreshed(rows)}"
+        if any(row not in view for row in refreshed(emitted)):
+            return f"batch {number} refreshes rows that are not there: {refreshed(emitted)}"
     return None
 
 
