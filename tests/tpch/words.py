@@ -35,8 +35,8 @@ NATIONS = (
     ("SAUDI ARABIA", 4),
     ("VIETNAM", 2),
     ("RUSSIA", 3),
-    ("MERGED KINGDOM", 3),
-    ("MERGED STATES", 1),
+    ("UNITED KINGDOM", 3),
+    ("UNITED STATES", 1),
 )
 """Names, and numbers of their regions."""
 
