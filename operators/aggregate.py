@@ -41,6 +41,7 @@ from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import ArrangedValues, TouchedValues
 from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.batch import Batch
@@ -76,7 +77,9 @@ class Aggregate:
         spec = self.spec
         changes = batch.changes
         assert changes.key.null_count == 0, "the key of a group is never null"
-        arrangement = Arrangement(stores["groups"], "groups", "last write", spec.ttl_ms, now, until=spec.until)
+        arrangement = Arrangement(
+            stores["groups"], ArrangementSpec("groups", "last write", spec.ttl_ms, until=spec.until), now
+        )
         groups = GroupState.of(spec, batch, arrangement)
         lifted = lift(spec, changes)
         unmatched = _beyond_what_is_there(changes, lifted, groups)
@@ -128,7 +131,9 @@ class Aggregate:
 
     def _beside(self, name: str, stores: Mapping[str, BlobStore], now: int) -> Arrangement:
         """What is kept of groups besides; it lives as long as they do."""
-        return Arrangement(stores[name], name, "unique key", self.arrangements[name], now, until=self.spec.until)
+        return Arrangement(
+            stores[name], ArrangementSpec(name, "unique key", self.arrangements[name], until=self.spec.until), now
+        )
 
     def _totals(
         self,

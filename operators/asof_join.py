@@ -43,6 +43,7 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import Resolved, entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns import number_bytes
@@ -116,8 +117,10 @@ class AsofJoin:
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        kept = Arrangement(stores["left"], "left", "ordered", spec.left_ttl_ms, now, until=spec.until(spec.left))
-        versions = Arrangement(stores["right"], "right", "ordered", None, now, until=spec.until(spec.right))
+        kept = Arrangement(
+            stores["left"], ArrangementSpec("left", "ordered", spec.left_ttl_ms, until=spec.until(spec.left)), now
+        )
+        versions = Arrangement(stores["right"], ArrangementSpec("right", "ordered", until=spec.until(spec.right)), now)
         keys = TouchedKeys.of(batch.touched)
         left_batch, right_batch = _placed(batch.side(0), spec.left), _placed(batch.side(1), spec.right)
         left_changes, right_changes = left_batch.changes, right_batch.changes

@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch
@@ -70,7 +71,7 @@ class Expiry:
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
-        agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now, arrivals=self.arrivals)
+        agenda = Arrangement(stores["agenda"], ArrangementSpec("agenda", "timed", arrivals=self.arrivals), now)
         due, until = self._due(agenda, now)
         agenda.append(-due)
         if self.only_comes:
@@ -125,12 +126,10 @@ class Expiry:
         side = self.side
         return Arrangement(
             store,
-            "rows",
-            side.layout,
-            side.ttl_ms,
+            ArrangementSpec(
+                "rows", side.layout, side.ttl_ms, until=lambda rows: np.full(len(rows), now), alike=side.alike
+            ),
             until,
-            until=lambda rows: np.full(len(rows), now),
-            alike=side.alike,
         )
 
     def _due(self, agenda: Arrangement, now: int) -> tuple[Entries, int]:

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from rowkind.operators.accumulators import AccumulatorColumn, misfits
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import GroupKeys
-from rowkind.operators.arrangement.arrangement import Arrangement, places
+from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import places
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import (

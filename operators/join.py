@@ -47,6 +47,7 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int8s, Mask, Rows, Uint64s
@@ -204,4 +205,4 @@ class JoinedRows:
 def _kept(side: Side, name: str, hashes: Uint64s, stores: Mapping[str, BlobStore], now: int) -> Entries:
     if side.remake is not None:
         return side.remake(hashes, stores, now)
-    return Arrangement(stores[name], name, side.layout, side.ttl_ms, now).lookup(hashes)
+    return Arrangement(stores[name], ArrangementSpec(name, side.layout, side.ttl_ms), now).lookup(hashes)

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import Resolved, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch, Emitted
@@ -67,7 +68,7 @@ class LookupJoin:
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec, side = self.spec, self.spec.right
-        rows = Arrangement(stores["right"], "right", side.layout, side.ttl_ms, now)
+        rows = Arrangement(stores["right"], ArrangementSpec("right", side.layout, side.ttl_ms), now)
         left_batch, right_batch = batch.side(0), batch.side(1)
         right = resolve(rows, right_batch, by_seq=side.by_seq, exact=side.exact)
         less = Entries.concat([-right.removed, right.refreshed])
@@ -83,7 +84,7 @@ class LookupJoin:
             came = left_changes.filter(left_changes.weight > 0)
             emitted, unmatched = self._emitted(came.payload, came.sub_key, came.seq, came.weight, 0), []
         else:
-            kept = Arrangement(stores["left"], "left", "multiset", None, now)
+            kept = Arrangement(stores["left"], ArrangementSpec("left", "multiset"), now)
             left = _with_what_they_met(resolve(kept, left_batch, by_seq=spec.left_by_seq))
             for entries in (-left.removed, left.refreshed, left.added):
                 kept.append(entries)

@@ -38,8 +38,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
-from rowkind.operators.arrangement.arrangement import places as places_in
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
+from rowkind.operators.arrangement.layout import places as places_in
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch, Emitted
@@ -103,11 +104,11 @@ class MatchRecognize:
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard; the watermark (ms since the epoch) has come to `now`. Raises RowFailed."""
         changes = batch.changes
-        waiting = Arrangement(stores["waiting"], "waiting", "timed", None, now)
-        begun = Arrangement(stores["begun"], "begun", "multiset", None, now)
+        waiting = Arrangement(stores["waiting"], ArrangementSpec("waiting", "timed"), now)
+        begun = Arrangement(stores["begun"], ArrangementSpec("begun", "multiset"), now)
         numbers = None
         if self.spec.numbered:
-            numbers = Arrangement(stores["numbers"], "numbers", "one row per key", None, now)
+            numbers = Arrangement(stores["numbers"], ArrangementSpec("numbers", "one row per key"), now)
         reached = last_place(now)
         due = waiting.between(np.zeros(1, np.uint64), np.array([reached]))
         waiting.append(-due)

@@ -37,6 +37,7 @@ import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
@@ -152,7 +153,7 @@ class Over:
             # No row comes any more whose value is less.
             moment = int(spec.values(comes.payload).min()) if len(comes) else LEAST
         kept = {
-            name: Arrangement(stores[name], name, "ordered", spec.ttl_ms, moment, until=until)
+            name: Arrangement(stores[name], ArrangementSpec(name, "ordered", spec.ttl_ms, until=until), moment)
             for name in self.arrangements
         }
         if spec.ahead is None:

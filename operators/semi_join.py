@@ -44,6 +44,7 @@ import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch, Emitted
@@ -276,7 +277,7 @@ class _Facts:
     @classmethod
     def open(cls, store: BlobStore, batch: Batch, now: int) -> _Facts:
         """Open the arrangement, resolve the changes and append them."""
-        arrangement = Arrangement(store, "facts", "multiset", None, now)
+        arrangement = Arrangement(store, ArrangementSpec("facts", "multiset"), now)
         # A broadcast row may carry the hash that sends it to its shard.
         changes, refreshes = (replace(part, hash=hash64(part.key)) for part in (batch.changes, batch.refreshes))
         resolved = resolve(arrangement, replace(batch, changes=changes, refreshes=refreshes), by_seq=False)

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Int8s, Int64s, Mask, Uint64s, concat_binary, constant
@@ -94,7 +95,7 @@ class TemporalFilter:
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard; by time `now` (ms since the epoch) all is due that begins or ends then."""
-        agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now)
+        agenda = Arrangement(stores["agenda"], ArrangementSpec("agenda", "timed"), now)
         reached = last_place(now)
         due = agenda.between(np.zeros(1, np.uint64), np.array([reached]))
         if self.spec.most is not None and now < END and len(due) > self.spec.most:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from rowkind.operators.arrangement import compaction, segment
-from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Mask
 from rowkind.operators.join import Join, JoinKind, JoinSpec

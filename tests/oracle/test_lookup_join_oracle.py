@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from rowkind.operators.arrangement import compaction, segment
-from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.join_input import Side

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from rowkind.operators import join_rows, netting
-from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
