@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import resolve
@@ -89,14 +89,13 @@ class Expiry:
         rows.append(step)
         rows.append(resolved.refreshed)
         agenda.append(_entries(Entries.concat([-resolved.removed, resolved.added, resolved.refreshed])))
-        finished = rows.finish()
-        noted = agenda.finish()
+        finished = Finished.total(rows.finish(), agenda.finish())
         counts = side.counts_unmatched
         return Output(
             rewritten_rows(step, resolved.refreshed, arrivals=self.arrivals, refreshes=self.refreshes),
             batch.changes.take(resolved.overtaken) if counts else Changes.empty(),
-            finished.state + noted.state,
-            finished.merged_rows + noted.merged_rows,
+            finished.state,
+            finished.merged_rows,
             expired=len(resolved.unmatched) - len(resolved.overtaken) if counts else 0,
             repeated=batch.changes.take(resolved.repeated),
             due=self._next(agenda, until),

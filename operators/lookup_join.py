@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import Resolved, resolve
@@ -75,28 +75,31 @@ class LookupJoin:
         come = left_batch.changes.filter(left_batch.changes.weight > 0)
         there = Entries.concat([rows.lookup(come.hash, less), right.added])
         left_batch = left_batch.with_sub_keys(self._met(left_batch.touched, there))
-        left_changes, right_changes = left_batch.changes, right_batch.changes
         rows.append(less)
         rows.append(right.added)
         finished = rows.finish()
-        state, merged = finished.state, finished.merged_rows
         if spec.left_only_comes:
-            came = left_changes.filter(left_changes.weight > 0)
+            came = left_batch.changes.filter(left_batch.changes.weight > 0)
             emitted, unmatched = self._emitted(came.payload, came.sub_key, came.seq, came.weight, 0), []
         else:
             kept = Arrangement(stores["left"], ArrangementSpec("left", "multiset"), now)
             left = _with_what_they_met(resolve(kept, left_batch, by_seq=spec.left_by_seq))
             for entries in (-left.removed, left.refreshed, left.added):
                 kept.append(entries)
-            finished = kept.finish()
-            state, merged = state + finished.state, merged + finished.merged_rows
+            finished = Finished.total(finished, kept.finish())
             again = left.rewritten.relabel(weight=np.zeros(len(left.rewritten), np.int64))
             step = Entries.concat([-left.removed, left.added, again])
             emitted = self._emitted(step.payload, step.sub_key, step.seq, step.weight, len(again))
-            unmatched = [left_changes.take(left.unmatched)]
+            unmatched = [left_batch.changes.take(left.unmatched)]
         if side.counts_unmatched:
-            unmatched.append(right_changes.take(right.unmatched))
-        return Output(emitted, Changes.concat(unmatched), state, merged, repeated=right_changes.take(right.repeated))
+            unmatched.append(right_batch.changes.take(right.unmatched))
+        return Output(
+            emitted,
+            Changes.concat(unmatched),
+            finished.state,
+            finished.merged_rows,
+            repeated=right_batch.changes.take(right.repeated),
+        )
 
     def _met(self, left: Changes, right: Entries) -> pa.BinaryArray:
         """What each left row meets, as it is kept. Raises `BatchTooLarge`."""

@@ -42,7 +42,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import resolve
@@ -145,13 +145,13 @@ class SemiJoin:
         rows = emit(left_rows, lonely, facts, again)
         left.append(left_rows, lonely.after.astype(np.int8) if marked else None)
         right.append(right_rows, None)
-        finished = [left.arrangement.finish(), right.arrangement.finish()]
-        finished += [] if facts is None else [facts.arrangement.finish()]
+        written = (left, right) if facts is None else (left, right, facts)
+        finished = Finished.total(*(each.arrangement.finish() for each in written))
         return Output(
             rows,
             Changes.concat([left.unmatched, right.unmatched]),
-            sum((one.state for one in finished), StateSize()),
-            sum(one.merged_rows for one in finished),
+            finished.state,
+            finished.merged_rows,
             left.late + right.late,
             Changes.concat([left.repeated, right.repeated]),
         )

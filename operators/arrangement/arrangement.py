@@ -65,6 +65,11 @@ class Finished:
     state: StateSize
     merged_rows: int
 
+    @classmethod
+    def total(cls, *parts: Finished) -> Finished:
+        """What several arrangements left behind."""
+        return cls(sum((each.state for each in parts), StateSize()), sum(each.merged_rows for each in parts))
+
 
 def kept(store: BlobStore, name: str) -> StateSize:
     """How much an arrangement keeps of which nothing is read or written. Raises as `Manifest.from_blob` does."""
