@@ -27,13 +27,16 @@ from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import Resolved, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch, Emitted
-from rowkind.operators.columns.byte_lists import lists_of, members_of
-from rowkind.operators.columns.changes import Changes, Int64s, binary, concat_binary, lengths
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, binary, concat_binary, lengths
+from rowkind.operators.columns.packed_columns import fixed_width, spans, starts_of
 from rowkind.operators.errors import BatchTooLarge
 from rowkind.operators.join_input import Side
 from rowkind.operators.netting import LARGEST, net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.touched_keys import TouchedKeys
+
+_WIDTH = 4
+"""The bytes of a length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +114,9 @@ class LookupJoin:
         )
         order = np.argsort(of_right, kind="stable")
         bounds = np.searchsorted(of_right[order], np.arange(len(keys.hash) + 1))
-        met = lists_of(right.payload.take(pa.array(order)), bounds)
+        met = _lists_of(right.payload.take(pa.array(order)), bounds)
         pad = self.spec.right_pad
-        missing = binary([b""]) if pad is None else lists_of(binary([pad]), np.arange(2))
+        missing = binary([b""]) if pad is None else _lists_of(binary([pad]), np.arange(2))
         met = concat_binary([met, missing])
         list_of = np.where(np.diff(bounds) > 0, np.arange(len(keys.hash)), len(keys.hash))[keys.of_change]
         size = int(lengths(met)[list_of].sum())
@@ -125,7 +128,7 @@ class LookupJoin:
         self, payload: pa.BinaryArray, met: pa.BinaryArray, seq: Int64s, weight: Int64s, again: int
     ) -> Emitted:
         """Left rows with what they have met, the last of which are `again` there. Raises `BatchTooLarge`."""
-        of, found = members_of(met)
+        of, found = _members_of(met)
         size = int(lengths(payload)[of].sum()) + int(lengths(found).sum())
         if size > LARGEST:
             raise BatchTooLarge(len(of), size)
@@ -140,3 +143,34 @@ def _with_what_they_met(left: Resolved) -> Resolved:
     # They stand in the same order.
     old, new = left.refreshed.filter(goes), left.refreshed.filter(comes)
     return replace(left, refreshed=Entries.concat([old, replace(new, sub_key=old.sub_key)]))
+
+
+def _lists_of(values: pa.BinaryArray, bounds: Indices) -> pa.BinaryArray:
+    """Values as lists, the i-th of those from `bounds[i]` up to `bounds[i + 1]`, which are one after the other.
+
+    Each value has its length before it, in four bytes, the lowest first.
+    """
+    widths = fixed_width(lengths(values).astype("<u4"), _WIDTH, len(values))
+    written = pc.binary_join_element_wise(widths, values, b"") if len(values) else binary(())
+    offsets = starts_of(written)[bounds].astype(np.int32)
+    data = written.buffers()[2] or pa.py_buffer(b"")
+    return pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(offsets), data])
+
+
+def _members_of(lists: pa.BinaryArray) -> tuple[Indices, pa.BinaryArray]:
+    """The values of lists, one list after the other, and of which list each is."""
+    starts = starts_of(lists)
+    data = np.frombuffer(lists.buffers()[2] or b"", np.uint8)
+    owner, at, ends = np.arange(len(lists)), starts[:-1], starts[1:]
+    owners, begins, sizes = [owner[:0]], [at[:0]], [at[:0]]
+    # One round for each place in a list: the first values of all, then the second ones.
+    while (more := at < ends[owner]).any():
+        owner, at = owner[more], at[more]
+        size = data[at[:, None] + np.arange(_WIDTH)].view("<u4")[:, 0].astype(np.int64)
+        owners.append(owner)
+        begins.append(at + _WIDTH)
+        sizes.append(size)
+        at = at + _WIDTH + size
+    place = np.concatenate(begins)
+    order = np.argsort(place)
+    return np.concatenate(owners)[order], spans(data, place[order], np.concatenate(sizes)[order])
