@@ -213,30 +213,36 @@ class PatternSearch:
         known = set[tuple[int, int, Any, Any]]()
         ways: list[_Way] = [(0, start, so_far_of.begun, (), None)]
         while ways:
-            way = ways.pop()
-            at, row, so_far, marks, path = way
-            step = program[at]
-            if step.operation == "accept":
-                return PatternMatch(start, _spelled(path))
-            if step.operation != "row":
-                if step.operation == "split":
-                    if way[:4] in known:
-                        continue
-                    known.add(way[:4])
-                ways += _ways_on(step, way)
-                continue
-            if row == reach.last:
-                if reach.waits:
-                    return "undecided"
-                continue
-            after = so_far_of.after(so_far, step.a, row)
-            if conditions[step.a] is not None:
-                held = self._held(step.a, row, so_far_of.arguments(step.a, after))
-                if held is None or held == FAILED:
-                    held = yield from self._asked(step.a, row, after, reach)
-                if held != TRUE:
-                    continue
-            ways.append((at + 1, row + 1, after, marks, (path, step.a)))
+            at, row, so_far, marks, path = ways.pop()
+            while True:
+                step = program[at]
+                if step.operation == "row":
+                    if row == reach.last:
+                        if reach.waits:
+                            return "undecided"
+                        break
+                    after = so_far_of.after(so_far, step.a, row)
+                    if conditions[step.a] is not None:
+                        held = self._held(step.a, row, so_far_of.arguments(step.a, after))
+                        # What is not known is asked for, and what FAILED is raised.
+                        if held != TRUE and (
+                            held == FALSE or (yield from self._asked(step.a, row, after, reach)) != TRUE
+                        ):
+                            break
+                    so_far, path, row, at = after, (path, step.a), row + 1, at + 1
+                elif step.operation == "split":
+                    here = (at, row, so_far, marks)
+                    if here in known:
+                        break
+                    known.add(here)
+                    ways.append((step.b, row, so_far, marks, path))
+                    at = step.a
+                elif step.operation == "accept":
+                    return PatternMatch(start, _spelled(path))
+                elif (moved := _moved_on(step, at, row, marks)) is None:
+                    break
+                else:
+                    at, marks = moved
         return None
 
     def _reach(self, start: int, stop: int) -> _Reach:
@@ -314,19 +320,15 @@ class PatternSearch:
                 self._known[variable, row, given] = answer
 
 
-def _ways_on(step: Instruction, way: _Way) -> list[_Way]:
-    """Where a way goes on that takes no row here, the preferred one last."""
-    at, row, so_far, marks, path = way
+def _moved_on(step: Instruction, at: int, row: int, marks: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
+    """The step and the marks behind a jump, a mark or the check of one, which takes no row; None for no way on."""
     match step.operation:
-        case "split":
-            return [(step.b, row, so_far, marks, path), (step.a, row, so_far, marks, path)]
         case "jump":
-            return [(step.a, row, so_far, marks, path)]
+            return step.a, marks
         case "mark":
-            marks = (*marks[: step.a], *(0,) * (step.a - len(marks)), row, *marks[step.a + 1 :])
-            return [(at + 1, row, so_far, marks, path)]
+            return at + 1, (*marks[: step.a], *(0,) * (step.a - len(marks)), row, *marks[step.a + 1 :])
         case _:
-            return [] if marks[step.a] == row else [(at + 1, row, so_far, marks, path)]
+            return None if marks[step.a] == row else (at + 1, marks)
 
 
 def _distances(row: int, arguments: CallResults) -> tuple[int, ...] | None:
