@@ -40,7 +40,7 @@ quick: $(READY) ## the tests that need nothing but Python, with few random cases
 
 # Sessions of Spark start in half the time with it.
 $(VENV)/.warm: $(READY)
-	$(BIN)/python -m rowkind.service.run.class_archive
+	$(BIN)/python -m rowkind.service.processes.class_archive
 	@touch $@
 
 # The random tests look at the same cases each time, so that a third of them will do here: `make soak` is for many.

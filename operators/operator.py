@@ -13,7 +13,7 @@ The operator guarantees
   the batch: order is what `seq` says;
 - that the rows it emits are net: materialising them after every batch gives the operator's definition over the
   materialised inputs, and a row that did not change is not emitted;
-- that rows that go come before rows that come (the order of changes: `operators.emission`);
+- that rows that go come before rows that come (the order of changes: `operators.columns.emission`);
 - that where somebody further down has a TTL (`refreshes` in its spec), a row that did not change is emitted as a
   refresh, if the batch wrote something that it was made of: once for each time that it comes and goes, or is kept;
 - that a refresh which reaches it renews the written-at of the row that it names, of equal ones the oldest, and nothing

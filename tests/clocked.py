@@ -19,8 +19,8 @@ from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import NOT_TRUNCATED, MemoryEngine, MemoryState
-from rowkind.service.run.trial import read
+from rowkind.service.query.memory import NOT_TRUNCATED, MemoryEngine, MemoryState
+from rowkind.service.query.trial import read
 
 Line = tuple[str, str, Mapping[str, Any]]
 """A table, a row kind's symbol, a row."""

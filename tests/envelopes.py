@@ -19,7 +19,7 @@ from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.salvage import decoder_of
 from rowkind.service.physical import PhysicalScan
 from rowkind.service.plan.pipeline import plan, source_table
-from rowkind.service.run.memory import Fold, MemoryEngine
+from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.kafka.tables import pass_on
 
 Row = Mapping[str, Any]

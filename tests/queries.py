@@ -17,12 +17,8 @@ from rowkind.avro import codec
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.changelog import ChangelogMode, RowKind
 from rowkind.operators.columns.changes import Rows
-from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
-from rowkind.operators.ranking import Ranking
-from rowkind.service.aggregation import AggregateCall, Aggregation
-from rowkind.service.calc import Calc
-from rowkind.service.expression import Expression
-from rowkind.service.keys import Key, SubKeyPart
+from rowkind.operators.join.facts import HAS_NULL, NOT_EMPTY
+from rowkind.operators.rank.ranking import Ranking
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
@@ -35,8 +31,12 @@ from rowkind.service.physical import (
     PhysicalSink,
     PhysicalUnion,
 )
-from rowkind.service.physical_tree import walk
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.aggregation import AggregateCall, Aggregation
+from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.expression import Expression
+from rowkind.service.physical.keys import Key, SubKeyPart
+from rowkind.service.physical.source_table import SourceTable
+from rowkind.service.physical.tree import walk
 
 ORDERS = Record.of({"order_id": "BIGINT NOT NULL", "customer": "INT", "amount": "DECIMAL(10,2)"}, "orders")
 CUSTOMERS = Record.of({"id": "INT NOT NULL", "name": "STRING"}, "customers")

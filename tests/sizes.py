@@ -23,7 +23,7 @@ PIECES = {
     "rowkind.service.kafka.fetch._CHUNK_BYTES": 1,
     "rowkind.service.kafka.fetch._PIECE_ROWS": 1,
     "rowkind.service.kafka.fetch._PIECE_BYTES": 1,
-    "rowkind.operators.join_rows.PAIRS_AT_ONCE": 1,
+    "rowkind.operators.join.rows.PAIRS_AT_ONCE": 1,
     "rowkind.operators.columns.hashing._CHUNK": 1,
     "rowkind.operators.columns.exact_doubles.ROUNDS": 1,
     "rowkind.avro.walk._FEW": 1,
@@ -32,22 +32,22 @@ PIECES = {
 
 RELEASES = {
     "rowkind.service.plan.passes.delay_until_final.AT_ONCE": 1,
-    "rowkind.operators.expiry._AT_ONCE": 1,
-    "rowkind.operators.endings._AT_ONCE": 1,
-    "rowkind.operators.match_recognize._AT_ONCE": 1,
+    "rowkind.operators.normalize.expiry._AT_ONCE": 1,
+    "rowkind.operators.aggregate.endings._AT_ONCE": 1,
+    "rowkind.operators.match.recognize._AT_ONCE": 1,
 }
 """Rows that one batch releases or evicts; the others wait for the next batch."""
 
 STATE = {
-    "rowkind.operators.rank.MARGIN": 0,
+    "rowkind.operators.rank.rank.MARGIN": 0,
     "rowkind.operators.arrangement.prefix_scan.MANY": 0,
-    "rowkind.operators.nearest._FEW": 1,
-    "rowkind.operators.arranged_values._FIRST_STEP": 1,
-    "rowkind.operators.arranged_values._GROWTH": 2,
-    "rowkind.operators.pattern_search.NEAR": 0,
-    "rowkind.operators.pattern_search._FEWEST": 1,
-    "rowkind.operators.pattern_search._MOST": 1,
-    "rowkind.operators.pattern_search._STARTS": 1,
+    "rowkind.operators.temporal_join.nearest._FEW": 1,
+    "rowkind.operators.aggregate.arranged_values._FIRST_STEP": 1,
+    "rowkind.operators.aggregate.arranged_values._GROWTH": 2,
+    "rowkind.operators.match.search.NEAR": 0,
+    "rowkind.operators.match.search._FEWEST": 1,
+    "rowkind.operators.match.search._MOST": 1,
+    "rowkind.operators.match.search._STARTS": 1,
     "rowkind.operators.arrangement.segment.SEGMENT_ROWS": 1,
     "rowkind.operators.arrangement.segment.SEGMENT_BYTES": 1,
     "rowkind.operators.arrangement.compaction.FACTOR": 2,
@@ -59,8 +59,8 @@ STATE = {
 """How much of state is read before more is read, and how state is cut and merged."""
 
 SHARES = (
-    "rowkind.operators.contenders.WORTH",
-    "rowkind.operators.partial_aggregate.WORTH",
+    "rowkind.operators.rank.local_top_k.WORTH",
+    "rowkind.operators.aggregate.partial.WORTH",
     "rowkind.service.execute.grouping_sets._WORTH",
 )
 """The share of rows up to which a step pays."""

@@ -18,14 +18,14 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from rowkind.operators.columns.batch import Emitted
 from rowkind.operators.columns.block import Block
 from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.service.execute.metrics import add
 from rowkind.service.execute.route import pieces, scanned
-from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
-from rowkind.service.metrics import add
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.memory import marks_of_tables, pruned
-from rowkind.service.run.streaming import opens, stages
-from rowkind.service.run.trial_on_spark import changes_of
+from rowkind.service.physical.graph import Graph, graph
+from rowkind.service.query.memory import marks_of_tables, pruned
+from rowkind.service.query.streaming import opens, stages
+from rowkind.service.query.trial_on_spark import changes_of
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import OperatorProcessor

@@ -10,7 +10,7 @@ from typing import Any
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.trial import Engine, end, in_memory, read, results
+from rowkind.service.query.trial import Engine, end, in_memory, read, results
 
 Change = Mapping[str, Any]
 Tables = Mapping[str, Mapping[str, Any]]

@@ -6,7 +6,7 @@ layout (`operators.arrangement.layout`). So all rows of a key are found by one i
 a million others by one number. A place narrows the search and decides nothing: two keys in one place cost time only.
 
 A batch at time `now` does not see rows that have expired: those written a TTL ago, or, where an operator goes by the
-times of its rows (`operators.rowtime`), those that are to be kept `until` then.
+times of its rows (`operators.columns.rowtime`), those that are to be kept `until` then.
 
 Layout *last write* is for operators that look up every key before they write it; see `last_write`.
 

@@ -25,7 +25,7 @@ from rowkind.operators.arrangement.entries import UPPER
 from rowkind.operators.columns import order_code
 from rowkind.operators.columns.changes import Uint64s
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.rowtime import RowTime
+from rowkind.operators.columns.rowtime import RowTime
 
 Layout = Literal["one row per key", "unique key", "multiset", "ordered", "last write", "timed"]
 

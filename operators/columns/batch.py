@@ -5,7 +5,7 @@ A change inserts or retracts a row. Three other things cross a query, and most c
 - A *refresh* names a row that was written again and is the same. An operator with a TTL keeps such a row longer, and
   refreshes what it has made of that row. A refresh of a row that is not there, or has expired, has no effect.
 - A *truncation* retracts all rows of its table that arrived before it. It goes to every shard. Only operators that keep
-  all rows of the table receive it (`operators.truncation`).
+  all rows of the table receive it (`operators.normalize.truncation`).
 - A *dead letter* is a record or row that a job sends to its dead letter topic. Only the writer looks inside.
 """
 

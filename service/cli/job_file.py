@@ -38,7 +38,7 @@ def known(job: Job, sink: str | None) -> None:
 
 def planned_queries(job: Job) -> dict[str, PlannedQuery]:
     """Its queries, planned. Raises PlanError with all that is wrong with them."""
-    from rowkind.service.run.queries import planned_whole  # noqa: PLC0415 -- as above
+    from rowkind.service.query.queries import planned_whole  # noqa: PLC0415 -- as above
 
     return planned_whole(job)
 

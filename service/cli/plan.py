@@ -118,7 +118,7 @@ def try_(
     time: every watermark passes everything, and PROCTIME() too, unless --open leaves it where it is.
     """
     from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
-    from rowkind.service.run import trial  # noqa: PLC0415 -- as above
+    from rowkind.service.query import trial  # noqa: PLC0415 -- as above
 
     job = load_job(job_file)
     if engine == "memory" and not job.functions:
@@ -135,7 +135,7 @@ def try_(
     if engine == "memory":
         run = trial.in_memory(warn)
     else:
-        from rowkind.service.run.trial_on_spark import on_spark  # noqa: PLC0415 -- loads Spark
+        from rowkind.service.query.trial_on_spark import on_spark  # noqa: PLC0415 -- loads Spark
 
         run = on_spark(warn)
     for line in trial.results(job, plan, batches, run, fold=fold):

@@ -14,7 +14,7 @@ import click
 from rowkind.errors import REFUSED
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
 from rowkind.service.cli.telling import LogForm, telling, usual
-from rowkind.service.run.signals import until_a_signal
+from rowkind.service.machine.signals import until_a_signal
 
 if TYPE_CHECKING:
     from rowkind.service.job.model import Job
@@ -139,7 +139,7 @@ def _begin(job: Job, master: str | None) -> None:
 def _together(
     path: Path, *, upgrades: bool, options: Sequence[str], host: str, port: int, form: LogForm | None
 ) -> None:
-    from rowkind.service.run.together import run_together  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.multi.service import run_together  # noqa: PLC0415 -- loaded when it is needed
 
     # What several jobs tell goes by in lines.
     form = "json" if form == "json" else "lines"
@@ -183,7 +183,7 @@ def savepoint(job_file: Path, folder: str) -> None:
     """Copy the checkpoint of the job, which may run meanwhile, to FOLDER, for `run --from FOLDER`."""
     job = load_job(job_file)
     job.check_runnable()
-    from rowkind.service.run.savepoint import save  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.checkpoint.savepoint import save  # noqa: PLC0415 -- loaded when it is needed
 
     for name, batch in save(job, folder).items():
         click.echo(f"query {name}: saved as of batch {batch}")
@@ -196,7 +196,7 @@ def skip(job_file: Path, rows: tuple[str, ...]) -> None:
     """Let the job, which failed on a row, go on without it: it becomes a dead letter. The failure says which row."""
     job = load_job(job_file)
     job.check_runnable()
-    from rowkind.service.run.skip import skip as excuse  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.checkpoint.skip import skip as excuse  # noqa: PLC0415 -- loaded when it is needed
 
     names = excuse(job, rows)
     click.echo(f"skipped: from the next start on, in {', '.join(names)}")
@@ -209,7 +209,7 @@ def diff(job_file: Path) -> None:
     job = load_job(job_file)
     job.check_runnable()
     planned_queries(job)
-    from rowkind.service.run.diff import diff as lines  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.checkpoint.upgrade_preview import diff as lines  # noqa: PLC0415 -- loaded when it is needed
 
     for line in lines(job):
         click.echo(line)

@@ -9,9 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rowkind.service.run.overview import JobOverview, JobState, Overview
-from rowkind.service.run.quantities import amount, duration, rate, size
-from rowkind.service.run.status import (
+from rowkind.service.monitoring.status import (
     LONG_SECONDS,
     OLD_SECONDS,
     JobStatus,
@@ -19,6 +17,8 @@ from rowkind.service.run.status import (
     QueryStatus,
     TableStatus,
 )
+from rowkind.service.web.overview import JobOverview, JobState, Overview
+from rowkind.service.web.quantities import amount, duration, rate, size
 
 _COLOURS: dict[JobState, str] = {
     "starting": "blue",

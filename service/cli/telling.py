@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from rowkind.service.meanwhile import meanwhile
+from rowkind.service.machine.meanwhile import meanwhile
 
 if TYPE_CHECKING:
-    from rowkind.service.run.status import JobStatus
+    from rowkind.service.monitoring.status import JobStatus
 
 LogForm = Literal["view", "lines", "json"]
 

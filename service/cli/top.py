@@ -21,8 +21,8 @@ from rowkind.service.cli.job_file import calls, fail
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from rowkind.service.run.overview import Overview
-    from rowkind.service.run.status import JobStatus
+    from rowkind.service.monitoring.status import JobStatus
+    from rowkind.service.web.overview import Overview
 
 _PATIENCE_SECONDS = 10.0
 
@@ -79,7 +79,7 @@ class NoSuchJobError(RowkindError):
 def _drawn(url: str) -> RenderableType:
     """What a job or a service says now, for a terminal. Raises NoStatusError and NoSuchJobError."""
     from rowkind.service.cli.screen import screen, screen_of_all  # noqa: PLC0415 -- loaded when it is needed
-    from rowkind.service.run.overview import Overview  # noqa: PLC0415 -- as above
+    from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- as above
 
     said = _asked(url)
     return screen_of_all(said, _shown(url).rstrip("/")) if isinstance(said, Overview) else screen(said)
@@ -87,8 +87,8 @@ def _drawn(url: str) -> RenderableType:
 
 def _asked(url: str) -> JobStatus | Overview:
     """The same as data."""
-    from rowkind.service.run.overview import Overview  # noqa: PLC0415 -- loaded when it is needed
-    from rowkind.service.run.status import JobStatus  # noqa: PLC0415 -- as above
+    from rowkind.service.monitoring.status import JobStatus  # noqa: PLC0415 -- as above
+    from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- loaded when it is needed
 
     try:
         with urllib.request.urlopen(_request(url), timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310 - only HTTP, see _request
@@ -108,7 +108,7 @@ def _asked(url: str) -> JobStatus | Overview:
 
 def _refusal(url: str, error: urllib.error.HTTPError) -> RowkindError:
     """What an answer that is none means."""
-    from rowkind.service.run.overview import Overview  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- loaded when it is needed
 
     shown = _shown(url)
     service, of_service, job = url.rstrip("/").rpartition("/jobs/")

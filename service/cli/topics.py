@@ -24,7 +24,7 @@ def topics_create(job_file: Path) -> None:
     job = load_job(job_file)
     job.check_runnable()
     queries = planned_queries(job)
-    from rowkind.service.run.topics import connect, create, register  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.query.topics import connect, create, register  # noqa: PLC0415 -- loaded when it is needed
 
     connection = connect(job)
     for name in create(job, queries, connection, sources=True):

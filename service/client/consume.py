@@ -18,7 +18,6 @@ from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Rows
-from rowkind.service.calc import Calc
 from rowkind.service.client.outside import JobFile, opened, readable_topic
 from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
@@ -28,9 +27,10 @@ from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.growth import until_growth
 from rowkind.service.kafka.offsets import At, Range
-from rowkind.service.keys import Key
 from rowkind.service.physical import PhysicalScan
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.keys import Key
+from rowkind.service.physical.source_table import SourceTable
 
 _PAUSE_SECONDS = 0.1
 

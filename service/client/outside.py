@@ -9,9 +9,9 @@ from pathlib import Path
 from rowkind.errors import REFUSED, RowkindError
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
+from rowkind.service.physical.source_table import SourceTable, Start
 from rowkind.service.plan.pipeline import plan, source_table
 from rowkind.service.plan.sql.scope import near
-from rowkind.service.source_table import SourceTable, Start
 
 JobFile = Job | str | PathLike[str]
 """A job, or the file that it is in."""

@@ -24,8 +24,8 @@ from rowkind.service.kafka.errors import translate
 from rowkind.service.kafka.outgoing import push
 from rowkind.service.kafka.topics import register_schema
 from rowkind.service.kafka.written import AsAvro, AsJson, AsLong, AsPlainAvro, AsText, Forms, Written
-from rowkind.service.row_kind import spellings
-from rowkind.service.source_table import KeyFormatName, SourceTable, TopicFormat
+from rowkind.service.physical.row_kind import spellings
+from rowkind.service.physical.source_table import KeyFormatName, SourceTable, TopicFormat
 
 _AT_ONCE = 1_000
 _KINDS: Mapping[str, tuple[str, ...]] = {

@@ -22,8 +22,8 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from rowkind.service.dev.jars import BrokerStartError, class_path
-from rowkind.service.jars import java
-from rowkind.service.ports import free_port
+from rowkind.service.machine.jars import java
+from rowkind.service.machine.ports import free_port
 
 _CLUSTER = "rowkind-dev-clusters-A"
 _START_SECONDS = 90.0

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from rowkind.errors import RowkindError
-from rowkind.service.jars import Module, fetched, spark_jars
+from rowkind.service.machine.jars import Module, fetched, spark_jars
 
 KAFKA = "4.1.0"
 

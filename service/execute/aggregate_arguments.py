@@ -25,12 +25,12 @@ from rowkind.avro.buffers import data_of, offsets_of, spans, spread
 from rowkind.avro.codec import Decoded
 from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.schema import Record, Type
-from rowkind.operators.aggregate_function import ARRIVALS, GATHERED, MOMENTS
+from rowkind.operators.aggregate.function import ARRIVALS, GATHERED, MOMENTS
 from rowkind.operators.columns.changes import Mask
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import fixed_width
 from rowkind.operators.columns.value_bytes import canonical
-from rowkind.service.aggregation import AggregateCall
+from rowkind.service.physical.aggregation import AggregateCall
 from rowkind.service.python.function import PythonFunction
 
 _LENGTH = 4

@@ -13,22 +13,22 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.schema import Record
-from rowkind.operators.accumulators import AccumulatorCall
-from rowkind.operators.aggregate_function import GATHERED
-from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.aggregate.accumulators import AccumulatorCall
+from rowkind.operators.aggregate.function import GATHERED
+from rowkind.operators.aggregate.spec import AggregateSpec
 from rowkind.operators.columns.changes import constant
 from rowkind.operators.columns.value_bytes import canonical
-from rowkind.service.aggregation import AggregateCall, Aggregation
 from rowkind.service.execute.aggregate_arguments import Argument, Entry, OneColumn, Ranked, argument_of, whole_type
 from rowkind.service.execute.column_times import TimeOf, until
 from rowkind.service.execute.gathering import Gathering
+from rowkind.service.physical.aggregation import AggregateCall, Aggregation
 from rowkind.service.python.aggregate import PythonAggregate
 from rowkind.service.python.function import PythonFunction
 
 
 @lru_cache(maxsize=64)
 def spec_of(aggregation: Aggregation) -> AggregateSpec:
-    """What the aggregate operator and `operators.partial_aggregate.partial` run by; it pickles."""
+    """What the aggregate operator and `operators.aggregate.partial.partial` run by; it pickles."""
     record, ending = aggregation.input, aggregation.ending
     arguments = {call.name: argument for call in aggregation.calls if (argument := argument_of(call, record))}
     read = {argument.name: argument for argument in arguments.values()}

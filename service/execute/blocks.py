@@ -12,8 +12,8 @@ from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.block import Counters
 from rowkind.operators.columns.changes import Int8s
+from rowkind.service.execute.metrics import MetricName, add, sample
 from rowkind.service.execute.promises import Broken
-from rowkind.service.metrics import MetricName, add, sample
 
 BLOCK_BYTES = 4 << 20
 """About how large a block may get before it is cut."""

@@ -16,16 +16,14 @@ import pyarrow.compute as pc
 from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
+from rowkind.operators.aggregate.partial import one_of_each_group, partial
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, constant
 from rowkind.operators.columns.consolidation import net_weights
 from rowkind.operators.columns.hashing import hash64, mix, sketch64
-from rowkind.operators.contenders import contenders
 from rowkind.operators.errors import RowFailed
-from rowkind.operators.partial_aggregate import one_of_each_group, partial
-from rowkind.service.aggregation import Aggregation
-from rowkind.service.calc import Calc, Contest, OnError
+from rowkind.operators.rank.local_top_k import contenders
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expand import expanded, few_at_a_time
 from rowkind.service.execute.expressions import ExpressionError, evaluate, row_failed, truth
@@ -34,8 +32,10 @@ from rowkind.service.execute.ranked_rows import Identity
 from rowkind.service.execute.salting import salted
 from rowkind.service.execute.updates import updates
 from rowkind.service.execute.values import Values, passes, read
-from rowkind.service.expression import Expression
-from rowkind.service.keys import Key, SubKeyPart
+from rowkind.service.physical.aggregation import Aggregation
+from rowkind.service.physical.calc import Calc, Contest, OnError
+from rowkind.service.physical.expression import Expression
+from rowkind.service.physical.keys import Key, SubKeyPart
 
 
 def run(calc: Calc, rows: Rows) -> Changes:

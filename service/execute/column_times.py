@@ -10,9 +10,9 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Int64s
-from rowkind.operators.join_rows import Near
-from rowkind.operators.rowtime import END, later
-from rowkind.service.clocks import Closing, ColumnTime, TimeBounds
+from rowkind.operators.columns.rowtime import END, later
+from rowkind.operators.join.rows import Near
+from rowkind.service.physical.clocks import Closing, ColumnTime, TimeBounds
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Int64s, Mask, Rows
-from rowkind.service.calc import Calc
 from rowkind.service.execute.updates import updates
 from rowkind.service.execute.values import Values, passes
-from rowkind.service.expression import PLACE, Expand
+from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.expression import PLACE, Expand
 
 _AT_ONCE = 4_096
 """Rows that may each become many. In windows of 60 panes they are a quarter of a million, and a few tens of MB."""
@@ -31,7 +31,7 @@ _AT_ONCE = 4_096
 def few_at_a_time(rows: Rows, without: Mask | None, at_once: int | None = None) -> Iterator[tuple[Rows, Mask | None]]:
     """The rows in pieces, each with its part of `without`; the halves of an update stay together.
 
-    The pieces of one row's other changes do not: what is made of them adds up (`operators.emission`).
+    The pieces of one row's other changes do not: what is made of them adds up (`operators.columns.emission`).
     """
     at_once = _AT_ONCE if at_once is None else at_once
     bounds = [

@@ -23,7 +23,7 @@ from rowkind.operators.errors import RowFailed
 from rowkind.service.execute.far_times import at_ends, far
 from rowkind.service.execute.job_functions import make_known, misfit
 from rowkind.service.execute.kernels import register
-from rowkind.service.expression import Expression
+from rowkind.service.physical.expression import Expression
 from rowkind.service.python.errors import FunctionError
 
 _SETTINGS = (

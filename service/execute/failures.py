@@ -18,9 +18,9 @@ from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Mask, Rows
 from rowkind.operators.errors import RowFailed
-from rowkind.service.calc import Calc, OnError
 from rowkind.service.execute import calc
 from rowkind.service.execute.expressions import ExpressionError, failing
+from rowkind.service.physical.calc import Calc, OnError
 
 _Made = TypeVar("_Made", Batch, Changes)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowkind.service.aggregation import AggregateCall
-from rowkind.service.calc import Calc
-from rowkind.service.matching import CalledColumn
-from rowkind.service.over_call import WindowCall
 from rowkind.service.physical import PhysicalAggregate, PhysicalMatch, PhysicalOperator, PhysicalOver
+from rowkind.service.physical.aggregation import AggregateCall
+from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.matching import CalledColumn
+from rowkind.service.physical.over_call import WindowCall
 
 FallibleCall = AggregateCall | WindowCall | CalledColumn
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rowkind.avro.buffers import offsets_of, validity
 from rowkind.avro.timestamp_text import FIRST_DATE, FIRST_MOMENT, LAST_DATE, LAST_MOMENT
 from rowkind.operators.columns.changes import Int64s, Mask
-from rowkind.service.expression import Expression
+from rowkind.service.physical.expression import Expression
 
 Pair = tuple[pa.Array, pa.Array]
 

@@ -19,7 +19,7 @@ from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Indices, Int64s
 from rowkind.operators.columns.exact_numbers import Doubles
 from rowkind.operators.columns.grouping import to_mask
-from rowkind.service.aggregation import AggregateCall
+from rowkind.service.physical.aggregation import AggregateCall
 
 
 @dataclass(frozen=True)

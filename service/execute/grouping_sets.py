@@ -12,17 +12,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from rowkind.operators.aggregate.partial import Targets, add_up, firsts, least_distinct
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.columns.grouping import group
 from rowkind.operators.errors import RowFailed
-from rowkind.operators.partial_aggregate import Targets, add_up, firsts, least_distinct
-from rowkind.service.aggregation import Aggregation
-from rowkind.service.calc import Calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expand import few_at_a_time, taken_apart
 from rowkind.service.execute.expressions import evaluate
-from rowkind.service.expression import Expand
+from rowkind.service.physical.aggregation import Aggregation
+from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.expression import Expand
 
 _WORTH = 0.3
 """How many finest groups there may be per row. At 0.25 a query takes about six tenths of the CPU, in memory, of what it

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from rowkind.operators.aggregate.partial import packed_groups
 from rowkind.operators.columns.changes import Changes, Int64s, Mask
-from rowkind.operators.partial_aggregate import packed_groups
-from rowkind.operators.rowtime import BEGINNING, END
-from rowkind.service.calc import Calc
+from rowkind.operators.columns.rowtime import BEGINNING, END
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.column_times import TimeOf
 from rowkind.service.physical import PhysicalAggregate, PhysicalLookup, PhysicalOperator
-from rowkind.service.physical_tree import inputs
+from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.tree import inputs
 
 
 def may_be_late(node: PhysicalOperator) -> bool:

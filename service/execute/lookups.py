@@ -10,20 +10,20 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.codec import null_row
 from rowkind.avro.schema import Record
-from rowkind.operators.asof_join import AsofJoin, AsofJoinSpec, AsofSide
 from rowkind.operators.columns.changes import Int64s
-from rowkind.operators.join_input import Side
-from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
-from rowkind.operators.nearest import LAST_PLACE, NOWHERE
-from rowkind.operators.versions import Deletes
+from rowkind.operators.join.input import Side
+from rowkind.operators.temporal_join.asof import AsofJoin, AsofJoinSpec, AsofSide
+from rowkind.operators.temporal_join.lookup import LookupJoin, LookupJoinSpec
+from rowkind.operators.temporal_join.nearest import LAST_PLACE, NOWHERE
+from rowkind.operators.temporal_join.versions import Deletes
 from rowkind.service.execute.column_times import in_us, until
 from rowkind.service.physical import PhysicalLookup, PhysicalScan
-from rowkind.service.time_match import Comparison, TimeMatch
+from rowkind.service.physical.time_match import Comparison, TimeMatch
 
 
 @dataclass(frozen=True)
 class PlacesOf:
-    """Where packed rows of `record` stand by a time or a number of theirs, as `operators.asof_join` has it; it pickles.
+    """The places of packed rows of `record` by a time or a number of theirs (`temporal_join.asof`); it pickles.
 
     `comparison` is that of the left time with the right one. `left`: they are left rows.
     """

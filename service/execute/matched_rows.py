@@ -14,18 +14,18 @@ from rowkind.avro.codec import Decoded
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Indices, Int8s
 from rowkind.operators.errors import RowFailed
-from rowkind.operators.match_calls import MatchNumber, Navigation
-from rowkind.operators.match_output import CallColumn
-from rowkind.operators.match_recognize import MatchSpec
-from rowkind.operators.match_so_far import CallResults
-from rowkind.operators.pattern_search import FAILED, FALSE, TRUE, PatternSpec
-from rowkind.service.calc import OnError
+from rowkind.operators.match.calls import MatchNumber, Navigation
+from rowkind.operators.match.output import CallColumn
+from rowkind.operators.match.recognize import MatchSpec
+from rowkind.operators.match.search import FAILED, FALSE, TRUE, PatternSpec
+from rowkind.operators.match.so_far import CallResults
 from rowkind.service.execute.column_times import MicrosOf
 from rowkind.service.execute.expressions import ADVICE, ExpressionError, evaluate, failing, truth
 from rowkind.service.execute.fallible import fallible_calls
 from rowkind.service.execute.values import read
-from rowkind.service.matching import CalledColumn, Matching
 from rowkind.service.physical import PhysicalMatch
+from rowkind.service.physical.calc import OnError
+from rowkind.service.physical.matching import CalledColumn, Matching
 
 
 def match_spec(node: PhysicalMatch) -> MatchSpec:

@@ -15,14 +15,14 @@ import pyarrow as pa
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
-from rowkind.service.calc import OnError
-from rowkind.service.clocks import Clock
 from rowkind.service.execute.delete_times import DeleteTimes
 from rowkind.service.execute.failures import LeftOut, OnFailure
 from rowkind.service.execute.lateness import Lateness
 from rowkind.service.execute.watermarks import Passing
-from rowkind.service.graph import Exit
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.calc import OnError
+from rowkind.service.physical.clocks import Clock
+from rowkind.service.physical.graph import Exit
+from rowkind.service.physical.source_table import SourceTable
 
 SIDES = 4
 """How many sides a consumer may have."""

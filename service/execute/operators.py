@@ -12,20 +12,20 @@ import pyarrow as pa
 from rowkind.avro.codec import encode, null_row
 from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
-from rowkind.operators.aggregate import Aggregate
-from rowkind.operators.expiry import Expiry
-from rowkind.operators.join import Join, JoinedRows, JoinSpec
-from rowkind.operators.join_input import Side
-from rowkind.operators.match_recognize import MatchRecognize
-from rowkind.operators.normalize import Normalize
+from rowkind.operators.aggregate.aggregate import Aggregate
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.join import Join, JoinedRows, JoinSpec
+from rowkind.operators.join.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from rowkind.operators.match.recognize import MatchRecognize
+from rowkind.operators.normalize.expiry import Expiry
+from rowkind.operators.normalize.normalize import Normalize
 from rowkind.operators.operator import Operator
-from rowkind.operators.over import Over, OverSpec
-from rowkind.operators.over_scale import Scale
-from rowkind.operators.rank import Rank, RankSpec
-from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
-from rowkind.operators.session import Session, SessionSpec
-from rowkind.operators.stamp import Stamp
-from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
+from rowkind.operators.over.over import Over, OverSpec
+from rowkind.operators.over.scale import Scale
+from rowkind.operators.rank.rank import Rank, RankSpec
+from rowkind.operators.time.session import Session, SessionSpec
+from rowkind.operators.time.stamp import Stamp
+from rowkind.operators.time.temporal_filter import TemporalFilter, TemporalFilterSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition, run
@@ -37,8 +37,8 @@ from rowkind.service.execute.over import ColumnsOf, Measured, PackedResults, ove
 from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
 from rowkind.service.execute.rows_in_sessions import Started, Times
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
-from rowkind.service.physical_tree import walk
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.source_table import SourceTable
+from rowkind.service.physical.tree import walk
 
 
 def _aggregate(node: physical.PhysicalAggregate, refreshes: bool) -> Operator:

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.schema import Record
-from rowkind.operators.accumulators import AccumulatorCall
+from rowkind.operators.aggregate.accumulators import AccumulatorCall
 from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.columns.grouping import to_mask
-from rowkind.operators.over_given import OverCall
-from rowkind.operators.over_scale import LARGEST, LEAST, codes
+from rowkind.operators.over.given import OverCall
+from rowkind.operators.over.scale import LARGEST, LEAST, codes
 from rowkind.service.execute.column_times import in_us
-from rowkind.service.over_call import WindowCall
 from rowkind.service.physical import OrderMeasure
+from rowkind.service.physical.over_call import WindowCall
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Output
-from rowkind.service.metrics import parse, sample
-from rowkind.service.source_table import SourceTable
+from rowkind.service.execute.metrics import parse, sample
+from rowkind.service.physical.source_table import SourceTable
 
 Promise = Literal["primary_key", "exact", "not_null"]
 

@@ -13,7 +13,7 @@ from rowkind.avro import codec
 from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Int64s, Mask
-from rowkind.operators.ranking import RankFunction
+from rowkind.operators.rank.ranking import RankFunction
 
 
 @dataclass(frozen=True)

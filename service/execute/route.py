@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 from rowkind.avro.order import TIMESTAMP_BYTES
 from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Uint64s, binary
+from rowkind.operators.columns.emission import net
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.emission import net
 from rowkind.service.execute import failures
 from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import address
-from rowkind.service.graph import Exit, GraphScan
-from rowkind.service.keys import Key
+from rowkind.service.physical.graph import Exit, GraphScan
+from rowkind.service.physical.keys import Key
 
 Part = tuple[int, int, Batch]
 """A batch for a shard of a level: the shard, the level, and the batch under the addresses of its consumers."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from rowkind.operators.columns.changes import Changes, Int64s, constant
 from rowkind.operators.columns.hashing import hash64
-from rowkind.service.keys import MOST_SALTS, Salt
+from rowkind.service.physical.keys import MOST_SALTS, Salt
 
 _LOW = np.uint64(MOST_SALTS - 1)
 _HIGH = np.uint64(32)

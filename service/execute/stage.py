@@ -34,7 +34,7 @@ from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.promises import Broken, broken
 from rowkind.service.execute.route import leave, shard_without_key
 from rowkind.service.execute.watermarks import Passing, Watermarks, passing
-from rowkind.service.graph import Exit, Graph, always_runs, waits
+from rowkind.service.physical.graph import Exit, Graph, always_runs, waits
 
 
 class ShardState(Protocol):

@@ -14,9 +14,9 @@ from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Field, Record
 from rowkind.operators.columns.changes import Int64s, Mask, Rows
 from rowkind.operators.columns.hashing import digest128
-from rowkind.service.calc import ARRIVAL, ROW_DIGEST
 from rowkind.service.execute.expressions import evaluate, truth
-from rowkind.service.expression import Expression
+from rowkind.service.physical.calc import ARRIVAL, ROW_DIGEST
+from rowkind.service.physical.expression import Expression
 
 
 class Values:

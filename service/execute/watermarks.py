@@ -27,12 +27,12 @@ from rowkind.avro.schema import Record
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.block import TimeMarks
 from rowkind.operators.columns.changes import Rows
-from rowkind.operators.rowtime import BEGINNING, END, later
-from rowkind.service.clocks import Clock
+from rowkind.operators.columns.rowtime import BEGINNING, END, later
 from rowkind.service.execute.column_times import in_us
 from rowkind.service.execute.expressions import evaluate
-from rowkind.service.metrics import sample
-from rowkind.service.source_table import Watermark
+from rowkind.service.execute.metrics import sample
+from rowkind.service.physical.clocks import Clock
+from rowkind.service.physical.source_table import Watermark
 
 STATE = "watermarks"
 """What the state of a shard of a stage is called in which its marks are."""

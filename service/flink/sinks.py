@@ -15,9 +15,9 @@ from rowkind.service.flink.drafts import SinkDraft
 from rowkind.service.flink.script import Script
 from rowkind.service.flink.selects import renamed, select_list, spoken, unaliased, wrapped
 from rowkind.service.flink.text import Sql, Stretch
-from rowkind.service.graph import graph
 from rowkind.service.job.load import loaded
 from rowkind.service.job.model import Job
+from rowkind.service.physical.graph import graph
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import PlanError, Refusal
 from rowkind.service.plan.logical import LogicalNode

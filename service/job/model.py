@@ -14,7 +14,6 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from rowkind.avro.registry import client_settings
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.service.budget import Budget, budget, least
 from rowkind.service.job import duration
 from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.fields import (
@@ -30,9 +29,10 @@ from rowkind.service.job.fields import (
 from rowkind.service.job.functions import JobFunction
 from rowkind.service.job.substitution import Settings
 from rowkind.service.job.table import RowKindSettings, Table
+from rowkind.service.machine.budget import Budget, budget, least
+from rowkind.service.physical.source_table import OnExpire
 from rowkind.service.python.code import Code
 from rowkind.service.python.errors import FunctionError
-from rowkind.service.source_table import OnExpire
 
 OnLostResult = Literal["fail", "rebuild", "ignore"]
 """What becomes of a job when a result topic has lost rows."""

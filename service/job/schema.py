@@ -21,7 +21,7 @@ from rowkind.avro.registry import ANSWER_SECONDS
 from rowkind.service.job.functions import FunctionView, JobFunction
 from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job, Sink
 from rowkind.service.job.table import From, RowKindSettings, Table, WatermarkSettings
-from rowkind.service.row_kind import PRESETS
+from rowkind.service.physical.row_kind import PRESETS
 
 Schema = dict[str, Any]
 

@@ -14,8 +14,8 @@ from rowkind.avro.ticks import TimeUnit
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job import duration
 from rowkind.service.job.fields import ColumnNames, Duration, LengthOfTime, Moment, Section, TopicName, either
-from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
-from rowkind.service.source_table import KeyFormatName, OnBadUpdate, OnExpire, Start, TopicFormat
+from rowkind.service.physical.row_kind import PRESETS, RowKindHeader, spellings
+from rowkind.service.physical.source_table import KeyFormatName, OnBadUpdate, OnExpire, Start, TopicFormat
 
 _MOST_DIGITS = 38
 """Of a decimal, as in Spark and Flink: more can be handed on, but not be computed with or compared."""

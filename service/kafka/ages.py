@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rowkind.service.execute.metrics import sample
 from rowkind.service.kafka.record import Made
-from rowkind.service.metrics import sample
 
 _EXACT_BITS = 3
 

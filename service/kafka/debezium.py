@@ -20,7 +20,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Indices, Int8s, Mask
 from rowkind.service.kafka.faults import Faults
 from rowkind.service.kafka.value_format import Envelopes
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.source_table import SourceTable
 
 _OPERATIONS = ("c", "r", "u", "d")
 _NO_AFTER = "it does not say what the row is now: `after` is missing"

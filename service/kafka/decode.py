@@ -27,6 +27,7 @@ from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.service.execute.blocks import rows_by_kind
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.metrics import sample
 from rowkind.service.execute.promises import Broken, OnBroken
 from rowkind.service.kafka.dead_letter import EXPRESSION, DeadLetter
 from rowkind.service.kafka.debezium import turns
@@ -37,7 +38,6 @@ from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.unavailable import refusal, unavailable
 from rowkind.service.kafka.value_format import Envelopes, Raw, scatter
-from rowkind.service.metrics import sample
 from rowkind.service.physical import PhysicalScan
 
 

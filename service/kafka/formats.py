@@ -26,7 +26,7 @@ from rowkind.service.kafka.faults import Faults
 from rowkind.service.kafka.json_format import Json
 from rowkind.service.kafka.key_format import LongKey, TextKey
 from rowkind.service.kafka.value_format import KEY_REMEDY, Envelopes, KeyFormat, Raw, ValueFormat, resolved, scatter
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.source_table import SourceTable
 
 
 def format_of(source: SourceTable, registry: Registry) -> ValueFormat:

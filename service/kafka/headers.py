@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rowkind.operators.columns.changes import Int8s
-from rowkind.service.row_kind import RowKindHeader
+from rowkind.service.physical.row_kind import RowKindHeader
 
 Headers = list[tuple[str, bytes | None]] | None
 """The headers of a record in their order; a name may occur more than once."""

@@ -24,7 +24,7 @@ from rowkind.avro.spelled import ValueProblem
 from rowkind.operators.columns.changes import Indices, binary
 from rowkind.service.kafka.faults import Faults
 from rowkind.service.kafka.value_format import KEY_REMEDY, Envelopes, Raw, ValueFormat, resolved, scatter
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.source_table import SourceTable
 
 _NOTHING = r'^\s*null\s*$|"payload"\s*:\s*null'
 _ROWS = ("before", "after")

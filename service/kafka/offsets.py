@@ -2,7 +2,7 @@
 
 The end of a batch says all that the batch depends on: its number, its time, and where it begins, even if that was
 decided by the clock or by the state of the topics (a start from latest or from a timestamp, a new partition, a reset
-after lost offsets). A batch that is read again then computes exactly the same (`service.run.replay`).
+after lost offsets). A batch that is read again then computes exactly the same (`service.checkpoint.replay`).
 """
 
 from __future__ import annotations

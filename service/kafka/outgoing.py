@@ -16,14 +16,14 @@ from confluent_kafka import Producer
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.emission import RetractionError, net
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.emission import RetractionError, net
 from rowkind.service.execute.members import addressed
+from rowkind.service.execute.metrics import sample
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import AppendOnlyError
 from rowkind.service.kafka.spec import SinkSpec, WriterSpec
-from rowkind.service.metrics import sample
-from rowkind.service.row_kind import spellings
+from rowkind.service.physical.row_kind import spellings
 
 _ROOM_SECONDS = 0.1
 

@@ -1,6 +1,6 @@
 """The driver's half of a source: where it begins, how far each batch goes, and what was lost on the way.
 
-Kept apart from Spark's interface (`service.run.source`), so that every decision can be tested by calling it.
+Kept apart from Spark's interface (`service.query.source`), so that every decision can be tested by calling it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rowkind.service.kafka.errors import (
 from rowkind.service.kafka.growth import until_growth
 from rowkind.service.kafka.offsets import At, Offset, Range, admit, divide
 from rowkind.service.kafka.spec import SourceSpec
-from rowkind.service.source_table import Start
+from rowkind.service.physical.source_table import Start
 
 _TOPICS_EVERY_SECONDS = 1.0
 _SIZES_EVERY_SECONDS = 30.0

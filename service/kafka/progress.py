@@ -7,8 +7,8 @@ transaction would hide our own last record. The last record of the partition is 
 
 Partition 0 has a record of every batch, even of one without results, and keeps those of the last `KEPT`. What a query
 computes depends on how its records are cut into batches and on the times of these. So a start from an older checkpoint
-replays the recorded batches (`service.run.replay`). Keys repeat after `KEPT` batches, so that compaction removes older
-records.
+replays the recorded batches (`service.checkpoint.replay`). Keys repeat after `KEPT` batches, so that compaction removes
+older records.
 
 It also says which run of the job wrote it. Runs are named so that a later one has the greater name, by counting on from
 the last one that left a trace. A run that meets the trace of a later one has been replaced, and must not go on: two

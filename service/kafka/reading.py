@@ -17,9 +17,9 @@ from rowkind.operators.columns.block import Block
 from rowkind.operators.columns.changes import Rows, binary
 from rowkind.service.execute.delete_times import with_delete_times
 from rowkind.service.execute.failures import LeftOut, OnFailure
+from rowkind.service.execute.metrics import add, sample
 from rowkind.service.execute.route import Part, pieces, scanned, spread
 from rowkind.service.execute.watermarks import marks_of
-from rowkind.service.graph import GraphScan
 from rowkind.service.kafka.ages import ages
 from rowkind.service.kafka.dead_letter import EXPRESSION
 from rowkind.service.kafka.decode import Decoder
@@ -30,8 +30,8 @@ from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.salvage import decoder_of
 from rowkind.service.kafka.spec import SourceSpec, from_option
 from rowkind.service.kafka.unanswered import writing
-from rowkind.service.metrics import add, sample
 from rowkind.service.physical import PhysicalScan
+from rowkind.service.physical.graph import GraphScan
 
 LabelledBlock = tuple[int, int, Block]
 """A block with the label of its shard and its level."""

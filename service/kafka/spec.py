@@ -15,10 +15,10 @@ from typing import Self
 from rowkind.avro.registry import Registry
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.execute.promises import OnBroken
-from rowkind.service.graph import GraphScan
 from rowkind.service.kafka.written import Written
-from rowkind.service.row_kind import RowKindHeader
-from rowkind.service.source_table import Start
+from rowkind.service.physical.graph import GraphScan
+from rowkind.service.physical.row_kind import RowKindHeader
+from rowkind.service.physical.source_table import Start
 
 OPTION = "secret.spec"
 
@@ -101,7 +101,7 @@ class SinkSpec:
 
     - `keyed`: changes carry the sink's unique key, packed as the Kafka key.
     - `by_seq`: they are an upsert stream as it was read, `ordered`: they are written in an order
-      (`operators.emission.net`).
+      (`operators.columns.emission.net`).
     - `value`, `key`: how values and keys are written; None where there are no keys.
     - `row_kind`: the header of the row kind, None for none.
     - `transactions`: exactly once; else at least once, for upsert sinks.

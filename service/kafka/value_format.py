@@ -16,7 +16,7 @@ from rowkind.avro.schema import Record
 from rowkind.avro.ticks import with_units
 from rowkind.operators.columns.changes import Indices, binary, concat_binary
 from rowkind.service.kafka.faults import Faults
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.source_table import SourceTable
 
 
 @dataclass(frozen=True)

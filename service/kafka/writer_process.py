@@ -12,8 +12,8 @@ The first task that finds no such process starts it, and it ends with the last w
 rests on it: should it die, or a partition move to another machine, then another one begins, fences this one's producer
 and reads in the progress topic what has been written (`service.kafka.transaction`).
 
-To start one from nothing takes 0.7 s. Where workers are forked (`service.run.worker_daemon`), what they are forked from
-leaves a process behind that has everything loaded, and forks these too.
+To start one from nothing takes 0.7 s. Where workers are forked (`service.processes.worker_daemon`), what they are
+forked from leaves a process behind that has everything loaded, and forks these too.
 """
 
 from __future__ import annotations

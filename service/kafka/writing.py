@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.block import Block
+from rowkind.service.execute.metrics import add, sample
 from rowkind.service.kafka import at_least_once
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.outgoing import prepare
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.transaction import Outcome, write_once
-from rowkind.service.metrics import add, sample
 
 
 @dataclass

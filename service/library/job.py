@@ -20,14 +20,14 @@ from rowkind.service.library.plan import Plan
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.plan.sql.scope import near
-from rowkind.service.run import trial
-from rowkind.service.run.queries import planned, planned_whole
-from rowkind.service.run.trial import InputError
+from rowkind.service.query import trial
+from rowkind.service.query.queries import planned, planned_whole
+from rowkind.service.query.trial import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rowkind.service.run.started import StartedJob
+    from rowkind.service.run.background_job import StartedJob
 
 log = logging.getLogger("rowkind")
 
@@ -136,7 +136,7 @@ class LoadedJob:
 
         Raises what is wrong with the job or its topics, and SparkStartError for a session that will not do.
         """
-        from rowkind.service.run.started import StartedJob  # noqa: PLC0415 -- the rest of a job needs no Spark
+        from rowkind.service.run.background_job import StartedJob  # noqa: PLC0415 -- the rest of a job needs no Spark
 
         return StartedJob(self._job, spark, "everything" if reset_state else "what changed" if upgrade else "nothing")
 

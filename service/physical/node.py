@@ -1,8 +1,8 @@
 """The physical plan: what runs, as plain frozen values that pickle.
 
 A plan is a tree with a `PhysicalSink` at its root. Each edge carries `Rows` out of a node and `Changes` into the next
-one; the calc of the lower node makes the one out of the other. Spark (`service.run.streaming`) and the in-memory engine
-(`service.run.memory`) both execute this tree and nothing else.
+one; the calc of the lower node makes the one out of the other. Spark (`service.query.streaming`) and the in-memory
+engine (`service.query.memory`) both execute this tree and nothing else.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Literal
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.field_roles import ASIDE, CHILD
-from rowkind.service.calc import Calc
-from rowkind.service.clocks import Closing
-from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.clocks import Closing
+from rowkind.service.physical.row_kind import DEFAULT_HEADER, RowKindHeader
+from rowkind.service.physical.source_table import SourceTable
 
 RankStrategy = Literal["append", "improving", "retract"]
 InputLayout = Literal["one row per key", "unique key", "multiset"]

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Record
 from rowkind.operators.field_roles import ASIDE, CHILD, COLUMN, NO_FACT, RESULTS, fact
-from rowkind.operators.ranking import RankFunction, Ranking
-from rowkind.service.aggregation import Aggregation
-from rowkind.service.calc import OnError
-from rowkind.service.clocks import Clock, Closing, ColumnTime, TimeBounds
-from rowkind.service.expression import Expression
-from rowkind.service.join_kinds import PhysicalJoinKind
-from rowkind.service.matching import Matching
-from rowkind.service.over_call import WindowCall
+from rowkind.operators.rank.ranking import RankFunction, Ranking
+from rowkind.service.physical.aggregation import Aggregation
+from rowkind.service.physical.calc import OnError
+from rowkind.service.physical.clocks import Clock, Closing, ColumnTime, TimeBounds
+from rowkind.service.physical.expression import Expression
+from rowkind.service.physical.join_kinds import PhysicalJoinKind
+from rowkind.service.physical.matching import Matching
 from rowkind.service.physical.node import (
     PhysicalBinary,
     PhysicalInput,
@@ -23,7 +22,8 @@ from rowkind.service.physical.node import (
     PhysicalUnary,
     RankStrategy,
 )
-from rowkind.service.time_match import TimeMatch
+from rowkind.service.physical.over_call import WindowCall
+from rowkind.service.physical.time_match import TimeMatch
 
 
 @dataclass(frozen=True)

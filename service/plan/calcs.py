@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Field, Record, Type
 from rowkind.service import physical
-from rowkind.service.calc import Calc, OnError
-from rowkind.service.expression import PLACE, Expand, Expression
-from rowkind.service.keys import Key, Salt, SubKeyPart
+from rowkind.service.physical.calc import Calc, OnError
+from rowkind.service.physical.expression import PLACE, Expand, Expression
+from rowkind.service.physical.keys import Key, Salt, SubKeyPart
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.logical import LogicalExpand, LogicalFilter, LogicalNode, LogicalProject, LogicalRank
 from rowkind.service.plan.scalar import types

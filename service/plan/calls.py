@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.aggregate_function import AggregateFunction, Stage
+from rowkind.operators.aggregate.function import AggregateFunction, Stage
 from rowkind.operators.field_roles import ASIDE, COLUMN
-from rowkind.operators.framing import Frame, OverFunction
-from rowkind.service.matching import CalledColumn
+from rowkind.operators.over.framing import Frame, OverFunction
+from rowkind.service.physical.matching import CalledColumn
 from rowkind.service.python.function import PythonFunction
 
 
@@ -59,7 +59,7 @@ class LogicalCall:
 
 @dataclass(frozen=True)
 class LogicalOverCall:
-    """One window function over columns of its input, as `service.over_call` has it. `at` is the window in the SQL."""
+    """One window function over columns of its input, as in `physical.over_call`. `at` is the window in the SQL."""
 
     function: OverFunction
     arguments: tuple[str, ...] = field(metadata=COLUMN)

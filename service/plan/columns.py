@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Field, Type
-from rowkind.service.calc import ARRIVAL, ROW_DIGEST
+from rowkind.service.physical.calc import ARRIVAL, ROW_DIGEST
 from rowkind.service.plan.logical import (
     LogicalExpand,
     LogicalFilter,

@@ -16,16 +16,8 @@ from typing import Any
 
 from rowkind.avro.schema import Field as Column
 from rowkind.operators.field_roles import FACT, ROLE
-from rowkind.operators.match_calls import Classifier, MatchNumber
-from rowkind.operators.ranking import Ranking
-from rowkind.service.aggregation import AggregateCall, Aggregation, GatheredOrder
-from rowkind.service.calc import ROW_DIGEST, Calc
-from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
-from rowkind.service.digests import AS_NAMED, ColumnTexts, Walk
-from rowkind.service.expression import Expand, Expression
-from rowkind.service.keys import Key, SubKeyPart
-from rowkind.service.matching import CalledColumn, DefinedVariable, Matching, SoughtPattern
-from rowkind.service.over_call import WindowCall
+from rowkind.operators.match.calls import Classifier, MatchNumber
+from rowkind.operators.rank.ranking import Ranking
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
@@ -38,9 +30,17 @@ from rowkind.service.physical import (
     PhysicalUnion,
     RankCondition,
 )
-from rowkind.service.physical_tree import inputs, walk
+from rowkind.service.physical.aggregation import AggregateCall, Aggregation, GatheredOrder
+from rowkind.service.physical.calc import ROW_DIGEST, Calc
+from rowkind.service.physical.clocks import Clock, Closing, ColumnTime, Ending
+from rowkind.service.physical.digests import AS_NAMED, ColumnTexts, Walk
+from rowkind.service.physical.expression import Expand, Expression
+from rowkind.service.physical.keys import Key, SubKeyPart
+from rowkind.service.physical.matching import CalledColumn, DefinedVariable, Matching, SoughtPattern
+from rowkind.service.physical.over_call import WindowCall
+from rowkind.service.physical.source_table import SourceTable
+from rowkind.service.physical.tree import inputs, walk
 from rowkind.service.python.function import called
-from rowkind.service.source_table import SourceTable
 
 Fingerprint = dict[str, str]
 

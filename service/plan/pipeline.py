@@ -13,6 +13,7 @@ from rowkind.avro.schema import Record
 from rowkind.service import physical
 from rowkind.service.job.columns import as_written, declared
 from rowkind.service.job.model import Job
+from rowkind.service.physical.source_table import SourceTable, Watermark
 from rowkind.service.plan.errors import PlanError, Refusal, span
 from rowkind.service.plan.fingerprint import Fingerprint
 from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
@@ -24,7 +25,6 @@ from rowkind.service.plan.sql.parse import parse
 from rowkind.service.plan.sql.watermark_clause import table_watermarks
 from rowkind.service.plan.translate.translate import translate
 from rowkind.service.plan.watermarks import watermark, with_clauses
-from rowkind.service.source_table import SourceTable, Watermark
 
 _Done = TypeVar("_Done")
 

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink
+from rowkind.service.physical.source_table import OnExpire
 from rowkind.service.plan.logical import LogicalNode, LogicalProject
-from rowkind.service.source_table import OnExpire
 
 
 @dataclass(frozen=True)

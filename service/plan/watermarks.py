@@ -16,9 +16,10 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from rowkind.avro.schema import Record
-from rowkind.service.expression import Expression
 from rowkind.service.job.duration import show
 from rowkind.service.job.table import WatermarkSettings
+from rowkind.service.physical.expression import Expression
+from rowkind.service.physical.source_table import Watermark
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.scalars import compile_scalar
@@ -28,7 +29,6 @@ from rowkind.service.plan.sql.dialect import RowkindSql
 from rowkind.service.plan.sql.scope import Relation, Scope
 from rowkind.service.plan.sql.watermark_clause import TableWatermark
 from rowkind.service.plan.syntax import sql_text
-from rowkind.service.source_table import Watermark
 
 _DELAY = "a delay is a length of time such as 5s, an INTERVAL, or a CASE of INTERVALs"
 

@@ -24,8 +24,8 @@ from rowkind.avro import codec
 from rowkind.avro.python_values import to_python
 from rowkind.avro.schema import Field, Record
 from rowkind.avro.type import Type
-from rowkind.operators.group_function import Views
-from rowkind.operators.group_views import GroupViews
+from rowkind.operators.aggregate.group_function import Views
+from rowkind.operators.aggregate.group_views import GroupViews
 from rowkind.service.python.code import describe
 from rowkind.service.python.errors import FunctionError
 from rowkind.service.python.exact import MisfitError, exact_values
@@ -37,7 +37,7 @@ _BIGINT = Type.of("BIGINT NOT NULL")
 
 @dataclass(frozen=True)
 class PythonAggregate:
-    """The function as the operator calls it: `operators.group_function.GroupFunction`."""
+    """The function as the operator calls it: `operators.aggregate.group_function.GroupFunction`."""
 
     function: PythonFunction
 

@@ -40,7 +40,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Elements:
-    """How the elements of a view are written: `operators.group_views.ViewCodec`."""
+    """How the elements of a view are written: `operators.aggregate.group_views.ViewCodec`."""
 
     of: ViewType
 

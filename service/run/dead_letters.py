@@ -32,7 +32,7 @@ from rowkind.service.kafka.dead_letter import PREFIX, READING
 from rowkind.service.kafka.errors import translate
 from rowkind.service.kafka.outgoing import push
 from rowkind.service.kafka.record import OneRecord
-from rowkind.service.run.errors import LetterError
+from rowkind.service.query.errors import LetterError
 
 _REPLAYED = "rowkind.replayed"
 _TRANSACTION_MS = 60_000

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pyspark.sql import SparkSession
 
-from rowkind.service.graph import Graph
+from rowkind.service.checkpoint.checkpoint import Checkpoint, queries
+from rowkind.service.checkpoint.checkpoint_metadata import Contents
+from rowkind.service.checkpoint.cut_over import CutOver, clear, take_over
+from rowkind.service.checkpoint.replay import QueryStart, last_progress
+from rowkind.service.checkpoint.rescale import rescale, to_its_end
+from rowkind.service.checkpoint.savepoint import whole
+from rowkind.service.checkpoint.upgrade import TWICE, contents, doubled, sinks_of, upgrade
+from rowkind.service.checkpoint.written_topics import TopicWatch, WrittenTopics
 from rowkind.service.job.model import Job
 from rowkind.service.kafka import claims
 from rowkind.service.kafka.clients import servers
@@ -26,13 +33,15 @@ from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.topics import group_name, progress_name, with_records
 from rowkind.service.kafka.written import Forms
+from rowkind.service.machine.signals import AskedToStop
+from rowkind.service.monitoring.lag import LagWatch
+from rowkind.service.monitoring.monitor import Monitor
+from rowkind.service.monitoring.outage import Outage
+from rowkind.service.monitoring.waiting import answered
+from rowkind.service.physical.graph import Graph
 from rowkind.service.plan.explain.describe import describe
 from rowkind.service.plan.pipeline import PlannedQuery
-from rowkind.service.run.births import births
-from rowkind.service.run.checkpoint import Checkpoint, queries
-from rowkind.service.run.contents import Contents
-from rowkind.service.run.cut_over import CutOver, clear, take_over
-from rowkind.service.run.errors import (
+from rowkind.service.query.errors import (
     CheckpointMismatchError,
     LostResultError,
     ParallelismError,
@@ -42,27 +51,18 @@ from rowkind.service.run.errors import (
     StrangeCheckpointError,
     TopicsHeldError,
 )
-from rowkind.service.run.lag import LagWatch
-from rowkind.service.run.monitor import Monitor
-from rowkind.service.run.outage import Outage
-from rowkind.service.run.queries import planned
-from rowkind.service.run.replay import QueryStart, last_progress
-from rowkind.service.run.rescale import rescale, to_its_end
+from rowkind.service.query.initial_counters import births
+from rowkind.service.query.queries import planned
+from rowkind.service.query.spark_sink import Reports
+from rowkind.service.query.streaming import Deployment, register, source, writer
+from rowkind.service.query.topics import Connection, PlannedQueries, check, connect, create
+from rowkind.service.query.topics import register as register_schemas
 from rowkind.service.run.running import Running
-from rowkind.service.run.savepoint import whole
-from rowkind.service.run.signals import AskedToStop
-from rowkind.service.run.streaming import Deployment, register, source, writer
 from rowkind.service.run.supervisor import Supervisor, patience
-from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
-from rowkind.service.run.topics import register as register_schemas
-from rowkind.service.run.upgrade import TWICE, contents, doubled, sinks_of, upgrade
-from rowkind.service.run.waiting import answered
-from rowkind.service.run.writer import Reports
-from rowkind.service.run.written_topics import TopicWatch, WrittenTopics
 from rowkind.service.spark.session import is_local
 
 if TYPE_CHECKING:
-    from rowkind.service.run.traces import Traces
+    from rowkind.service.monitoring.traces import Traces
 
 log = logging.getLogger("rowkind")
 
@@ -112,7 +112,7 @@ def _tracing(job: str) -> Iterator[Traces | None]:
         yield None
         return
     try:
-        from rowkind.service.run.traces import Traces  # noqa: PLC0415 -- its libraries need not be there
+        from rowkind.service.monitoring.traces import Traces  # noqa: PLC0415 -- its libraries need not be there
     except ImportError:
         log.warning("%s asks for traces, and OpenTelemetry is not installed: pip install 'rowkind[traces]'", asked)
         yield None

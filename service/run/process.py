@@ -1,7 +1,7 @@
 """The process of `rowkind run`: its status is served and its waits are told from the beginning, until a signal ends it.
 
-SIGTERM and SIGINT let every query finish its batch, if there is time (`service.run.signals`), and the process ends with
-0. Before there is a query it ends at once.
+SIGTERM and SIGINT let every query finish its batch, if there is time (`service.machine.signals`), and the process ends
+with 0. Before there is a query it ends at once.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 
 import pyspark
 
+from rowkind.service.checkpoint.savepoint import restore
 from rowkind.service.job.model import Job
-from rowkind.service.run import executors
-from rowkind.service.run.http import serving
-from rowkind.service.run.job_pages import JobPages
+from rowkind.service.machine.signals import Signals
+from rowkind.service.monitoring.monitor import Monitor
+from rowkind.service.monitoring.status import JobStatus
+from rowkind.service.monitoring.waiting import answered
+from rowkind.service.processes import executors
+from rowkind.service.query.topics import PlannedQueries
 from rowkind.service.run.lifecycle import Life, Rebuild, beginning
-from rowkind.service.run.monitor import Monitor
-from rowkind.service.run.savepoint import restore
-from rowkind.service.run.signals import Signals
-from rowkind.service.run.status import JobStatus
 from rowkind.service.run.supervisor import patience
-from rowkind.service.run.topics import PlannedQueries
-from rowkind.service.run.waiting import answered
 from rowkind.service.spark.errors import SparkLostError
 from rowkind.service.spark.jvm import java_version
 from rowkind.service.spark.session import is_local, session, stopping
+from rowkind.service.web.http import serving
+from rowkind.service.web.job_pages import JobPages
 from rowkind.version import version
 
 log = logging.getLogger("rowkind")

@@ -9,12 +9,12 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.errors import RowkindError
+from rowkind.service.checkpoint.checkpoint import Checkpoint
+from rowkind.service.checkpoint.cut_over import CutOver
+from rowkind.service.checkpoint.written_topics import WrittenTopics
+from rowkind.service.monitoring.waiting import System
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.checkpoint import Checkpoint
-from rowkind.service.run.cut_over import CutOver
-from rowkind.service.run.streaming import Deployment, registry_file
-from rowkind.service.run.waiting import System
-from rowkind.service.run.written_topics import WrittenTopics
+from rowkind.service.query.streaming import Deployment, registry_file
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from rowkind.errors import RowkindError
+from rowkind.service.checkpoint.cut_over import CutOver
+from rowkind.service.checkpoint.forgotten_deletes import ForgottenDeletes
+from rowkind.service.checkpoint.written_topics import WrittenTopics
 from rowkind.service.execute.promises import Broken, told
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.errors import MissingTopicError, RestartedTopicError, UnfitTopicError
 from rowkind.service.kafka.unanswered import silence
-from rowkind.service.run.cut_over import CutOver
-from rowkind.service.run.errors import (
+from rowkind.service.machine.signals import AskedToStop
+from rowkind.service.monitoring.dead_letter_ratio import Share, Shares
+from rowkind.service.monitoring.failure import awaited, damage, failed, passing
+from rowkind.service.monitoring.incidents import incident, remedy
+from rowkind.service.monitoring.monitor import Monitor
+from rowkind.service.monitoring.outage import Outage
+from rowkind.service.query.errors import (
     CheckpointFolderError,
     CheckpointTornError,
     DeadLettersError,
@@ -30,20 +38,12 @@ from rowkind.service.run.errors import (
     SupersededError,
     TopicGoneError,
 )
-from rowkind.service.run.failure import awaited, damage, failed, passing
-from rowkind.service.run.forgotten_deletes import ForgottenDeletes
-from rowkind.service.run.incidents import incident, remedy
-from rowkind.service.run.monitor import Monitor
-from rowkind.service.run.outage import Outage
+from rowkind.service.query.streaming import due_file, registry_file
 from rowkind.service.run.running import Awaited, Running
-from rowkind.service.run.shares import Share, Shares
-from rowkind.service.run.signals import AskedToStop
-from rowkind.service.run.streaming import due_file, registry_file
-from rowkind.service.run.written_topics import WrittenTopics
 from rowkind.service.spark.errors import SparkLostError
 
 if TYPE_CHECKING:
-    from rowkind.service.run.traces import Traces
+    from rowkind.service.monitoring.traces import Traces
 
 _POLL_SECONDS = 0.2
 _HELD_SECONDS = 1.0

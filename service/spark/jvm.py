@@ -60,7 +60,7 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
 )
 
-_FORKS = "rowkind.service.run.forks"
+_FORKS = "rowkind.service.processes.forks"
 _STAND_IN = Path(__file__).with_name("stand_in")
 _ROOM = " " * 200
 """For the command lines of what is forked."""
@@ -119,7 +119,7 @@ def java_version() -> str:
 
 
 def python() -> str:
-    """What the JVM of a local session takes for Python: what has it forked (`service.run.forks`), if that can be."""
+    """What the JVM of a local session runs as Python: a program that has it forked (`processes.forks`), if possible."""
     able = hasattr(os, "pidfd_open") and os.access(_STAND_IN, os.X_OK)
     return str(_STAND_IN) if able else sys.executable
 

@@ -25,11 +25,11 @@ from rowkind.operators.columns.block import Block, TimeMarks
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.execute import watermarks
 from rowkind.service.execute.members import Member, addressed
+from rowkind.service.execute.metrics import add
 from rowkind.service.execute.promises import OnBroken
 from rowkind.service.execute.route import Part, deliver, pieces
 from rowkind.service.execute.stage import MemberOutput, ShardBatch, run
 from rowkind.service.execute.watermarks import Watermarks
-from rowkind.service.metrics import add
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
 from rowkind.service.spark.collector import freeze_what_stays, give_back
 from rowkind.service.spark.edge import EDGE_SCHEMA

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rowkind.service.jars import Module, fetched
+from rowkind.service.machine.jars import Module, fetched
 
 HADOOP, _SDK = "3.5.0", "2.35.4"
 """The version that pyspark has of Hadoop, and the one that this has of Amazon's libraries."""

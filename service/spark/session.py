@@ -28,7 +28,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from rowkind.errors import RowkindError
-from rowkind.service.budget import Budget
+from rowkind.service.machine.budget import Budget
 from rowkind.service.python.code import Code
 from rowkind.service.spark import kubernetes, s3
 from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
@@ -47,8 +47,8 @@ _SETTINGS: Mapping[str, str] = {
     f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",
     f"{_STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
-    # Whose a folder is, we know (`service.run.checkpoint`). Spark takes the draft of a log's first file, as a kill
-    # leaves it, for a stranger's.
+    # Rowkind knows whose a folder is (`service.checkpoint.checkpoint`). Spark takes the draft of a log's first file, as
+    # a kill leaves it, for another query's.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     # How often an idle query asks for new data. Every 10 ms, Spark's default, takes 14 % of a core.
     "spark.sql.streaming.pollingDelay": "50",
@@ -75,7 +75,7 @@ _MASTER = re.compile(r"local(\[|$)|spark://|k8s://|yarn$")
 _ADDRESS = re.compile(r"(?<=[/,])([^/,:\[\]]+|\[[^\]]+\]):(\d+)")
 _ANSWER_SECONDS = 5.0
 
-_DAEMON = "rowkind.service.run.worker_daemon"
+_DAEMON = "rowkind.service.processes.worker_daemon"
 _SHIPPED = "rowkind.zip"
 
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -328,7 +328,7 @@ def archive(path: Path) -> None:
 def _ship(spark: SparkSession, code: Code | None) -> None:
     """Give the executors the very code that runs here, whatever their image holds, and that of the job's functions.
 
-    The libraries that it needs come with the executors' image (`service.run.executors`).
+    The libraries that it needs come with the executors' image (`service.processes.executors`).
     """
     folder = tempfile.mkdtemp(prefix="rowkind-")
     # Executors that come later fetch it later, so it stays for as long as the driver does.

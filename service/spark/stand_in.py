@@ -1,4 +1,4 @@
-"""What Spark takes for Python: it has a process forked that runs what Python should run (`service.run.forks`).
+"""What Spark takes for Python: it has a process forked that runs what Python should run (`service.processes.forks`).
 
 It imports next to nothing, and is there in a hundredth of a second. A signal that ends the child ends it, and the
 child ends if it is killed. Where nobody forks for it, it becomes Python.

@@ -24,18 +24,19 @@ import pyarrow as pa
 
 from rowkind.avro.codec import encode
 from rowkind.avro.schema import Record
-from rowkind.operators import contenders, partial_aggregate
+from rowkind.operators.aggregate import partial as partial_aggregate
 from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Rows
+from rowkind.operators.rank import local_top_k as contenders
 from rowkind.service.execute.members import addressed
 from rowkind.service.execute.route import deliver, scanned
 from rowkind.service.execute.stage import ShardBatch, members, run
 from rowkind.service.execute.watermarks import Watermarks
-from rowkind.service.graph import graph
 from rowkind.service.job.load import load
 from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.graph import graph
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import MemoryState, pruned
+from rowkind.service.query.memory import MemoryState, pruned
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
 

@@ -23,7 +23,7 @@ from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.load import load
 from rowkind.service.plan import pipeline
 from rowkind.service.plan.passes.reuse_join_state import reuse_join_state
-from rowkind.service.run.memory import MemoryEngine
+from rowkind.service.query.memory import MemoryEngine
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
 

@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.accumulators import AccumulatorCall
-from rowkind.operators.aggregate import Aggregate
-from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.aggregate.accumulators import AccumulatorCall
+from rowkind.operators.aggregate.aggregate import Aggregate
+from rowkind.operators.aggregate.partial import add_up, partial
+from rowkind.operators.aggregate.spec import AggregateSpec
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
@@ -32,7 +33,6 @@ from rowkind.operators.columns.block import Block
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.columns.packed_columns import fixed_width
-from rowkind.operators.partial_aggregate import add_up, partial
 
 BIGINT, DOUBLE = pa.int64(), pa.float64()
 COUNT, SUM = AccumulatorCall("count", BIGINT), AccumulatorCall("sum", BIGINT, "amount", BIGINT)

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators import join as join_module
 from rowkind.operators.arrangement import compaction
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.layout import Layout
@@ -30,8 +29,9 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.join import Join, JoinKind, JoinSpec
-from rowkind.operators.join_input import Side
+from rowkind.operators.join import join as join_module
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.join import Join, JoinKind, JoinSpec
 
 HOUR = 3_600_000
 

@@ -27,8 +27,8 @@ from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Operator
-from rowkind.operators.rank import Rank, RankSpec
-from rowkind.operators.ranking import Ranking
+from rowkind.operators.rank.rank import Rank, RankSpec
+from rowkind.operators.rank.ranking import Ranking
 
 SIZES = (100, 10_000, 1_000_000)
 KEYS = 50_000

@@ -13,24 +13,24 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.accumulators import AccumulatorCall
-from rowkind.operators.aggregate import Aggregate
-from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.aggregate.accumulators import AccumulatorCall
+from rowkind.operators.aggregate.aggregate import Aggregate
+from rowkind.operators.aggregate.spec import AggregateSpec
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.columns.packed_columns import fixed_width
-from rowkind.operators.facts import NOT_EMPTY
-from rowkind.operators.framing import Frame
-from rowkind.operators.join import Join, JoinSpec
-from rowkind.operators.join_input import Side
-from rowkind.operators.normalize import Normalize
+from rowkind.operators.join.facts import NOT_EMPTY
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.join import Join, JoinSpec
+from rowkind.operators.join.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from rowkind.operators.normalize.normalize import Normalize
 from rowkind.operators.operator import Operator
-from rowkind.operators.over import Over, OverSpec
-from rowkind.operators.over_given import OverCall
-from rowkind.operators.rank import Rank, RankSpec
-from rowkind.operators.ranking import Ranking, Ties
-from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from rowkind.operators.over.framing import Frame
+from rowkind.operators.over.given import OverCall
+from rowkind.operators.over.over import Over, OverSpec
+from rowkind.operators.rank.rank import Rank, RankSpec
+from rowkind.operators.rank.ranking import Ranking, Ties
 
 BIGINT = pa.int64()
 GROW = 100_000

@@ -32,7 +32,7 @@ from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import Fold, MemoryEngine
+from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
 from tests.examples.jobs import InDuckDB, bag

@@ -31,7 +31,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.load import load
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import MemoryEngine
+from rowkind.service.query.memory import MemoryEngine
 
 COLUMNS = {"id": "BIGINT NOT NULL", "k": "BIGINT NOT NULL", "v": "BIGINT NOT NULL", "ts": "TIMESTAMP NOT NULL"}
 START_US = 1_767_225_600_000_000

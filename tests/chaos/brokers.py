@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from rowkind.service.dev.broker import Broker
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.chaos.network import Network
 
 

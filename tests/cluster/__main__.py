@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from rowkind.service.dev.broker import Broker
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.bench.compare import page
 from tests.chaos.checks import CHECKS
 from tests.chaos.network import Network

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from rowkind.cache import cache
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.run.process import until
 
 _VERSION = "1.37.2"

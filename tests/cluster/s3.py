@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rowkind.service.jars import fetched, java
-from rowkind.service.ports import free_port
+from rowkind.service.machine.jars import fetched, java
+from rowkind.service.machine.ports import free_port
 from tests.run.process import until
 
 _VERSION = "2.7.0"

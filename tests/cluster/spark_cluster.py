@@ -18,7 +18,7 @@ from typing import Self
 
 import pyspark
 
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from rowkind.service.spark.jvm import MODULE_OPTIONS, java
 from tests.processes import command, descendants
 from tests.run.process import until

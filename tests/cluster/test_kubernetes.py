@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rowkind.service.dev.broker import Broker
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.chaos.stage import SLOW, Stage
 from tests.cluster.control_plane import ControlPlane, missing
 from tests.cluster.kubelet import Kubelet, Pod

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.service.jars import spark_jars
+from rowkind.service.machine.jars import spark_jars
 from rowkind.service.spark.s3 import HADOOP
 from tests.chaos.stage import SLOW, Stage
 from tests.cluster.s3 import S3

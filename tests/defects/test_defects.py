@@ -25,8 +25,8 @@ from rowkind.errors import RowkindError
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.memory import MemoryEngine
-from rowkind.service.run.trial import TrialBatch
+from rowkind.service.query.memory import MemoryEngine
+from rowkind.service.query.trial import TrialBatch
 from tests.sizes import sized
 from tests.trying import folded
 

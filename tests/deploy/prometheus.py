@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.run.process import get, until
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from rowkind.service.dev.dashboards import DASHBOARDS
 from rowkind.service.dev.panels import Dashboard, Panel, model, text
-from rowkind.service.metrics import METRICS
+from rowkind.service.execute.metrics import METRICS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BY_NAME = {metric.name: metric for metric in METRICS}

@@ -10,11 +10,11 @@ import pytest
 import trustme
 
 from rowkind.service.kafka.errors import UnreachableError
+from rowkind.service.monitoring.incidents import incident
+from rowkind.service.monitoring.monitor import Monitor
 from rowkind.service.plan.explain.description import QueryDescription
-from rowkind.service.run.http import Guard, StatusServer
-from rowkind.service.run.incidents import incident
-from rowkind.service.run.job_pages import JobPages
-from rowkind.service.run.monitor import Monitor
+from rowkind.service.web.http import Guard, StatusServer
+from rowkind.service.web.job_pages import JobPages
 from tests.run.process import ROOT
 
 

@@ -24,7 +24,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.run.process import until
 
 ROOT = Path(__file__).parents[2]

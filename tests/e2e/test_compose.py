@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.deploy import prometheus
 from tests.deploy.prometheus import Prometheus
 from tests.deploy.test_alerts import NAMES

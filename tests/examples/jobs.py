@@ -24,7 +24,7 @@ from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
-from rowkind.service.run import trial
+from rowkind.service.query import trial
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("school", "shop", "nexmark", "tpch")

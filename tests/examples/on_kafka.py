@@ -14,16 +14,16 @@ from rowkind.avro.framing import frame
 from rowkind.avro.registry import FolderRegistry
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.changes import Rows
-from rowkind.service.graph import graph
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import BatchSettings, Job
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.queries import MAIN, planned
-from rowkind.service.run.streaming import Deployment, register, start
-from rowkind.service.run.topics import connect, create
-from rowkind.service.run.topics import register as register_schemas
-from rowkind.service.run.writer import Reports
+from rowkind.service.physical.graph import graph
+from rowkind.service.query.queries import MAIN, planned
+from rowkind.service.query.spark_sink import Reports
+from rowkind.service.query.streaming import Deployment, register, start
+from rowkind.service.query.topics import connect, create
+from rowkind.service.query.topics import register as register_schemas
 from tests.examples.jobs import EXAMPLES, batches, stored_lines
 
 _BY_KEY = -1

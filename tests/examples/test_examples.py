@@ -13,9 +13,9 @@ import pytest
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalScan, PhysicalSink
-from rowkind.service.physical_tree import walk
+from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import Fold, MemoryEngine
+from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.examples.auctions import shuffled
 from tests.examples.jobs import (
     GENERATED,

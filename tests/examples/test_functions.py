@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run import trial
+from rowkind.service.query import trial
 from tests.examples.jobs import batches, example, stored_lines
 
 EXPECTED: dict[str, list[list[Any]]] = {

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import Fold, MemoryEngine
+from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.examples.jobs import EXAMPLES, InDuckDB, Inputs, bag, batches, example, unmatched
 from tests.seeds import seeds
 from tests.tpch.trade import Line, lines

@@ -12,7 +12,7 @@ from rowkind.service.cli import main
 from rowkind.service.flink.job_file import imported
 from rowkind.service.flink.script import ScriptError
 from rowkind.service.job.load import load
-from rowkind.service.run.queries import planned
+from rowkind.service.query.queries import planned
 from tests.flink.import_cases import SCRIPTS, made_of
 
 KAFKA = "'connector' = 'kafka', 'format' = 'json', 'properties.bootstrap.servers' = 'k:9092'"

@@ -11,7 +11,7 @@ from rowkind.service.flink.job_file import imported
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.trial import end, in_memory, read, results
+from rowkind.service.query.trial import end, in_memory, read, results
 from tests.trying import Change
 
 

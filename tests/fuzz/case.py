@@ -17,7 +17,7 @@ from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import PlanError, Refusal
 from rowkind.service.plan.pipeline import logical, plan
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
-from rowkind.service.run.trial import TrialBatch, read
+from rowkind.service.query.trial import TrialBatch, read
 from tests.fuzz.changelogs import Change, random_changes
 from tests.fuzz.expiring import random_expiring, random_lives
 from tests.fuzz.queries import random_query

@@ -16,8 +16,8 @@ from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import Fold, MemoryEngine
-from rowkind.service.run.trial import TrialBatch, read
+from rowkind.service.query.memory import Fold, MemoryEngine
+from rowkind.service.query.trial import TrialBatch, read
 from tests.fuzz.case import SINK
 from tests.fuzz.changelogs import breaches
 from tests.fuzz.cut_case import CutCase, Ends, with_unread

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from rowkind.service.graph import graph
-from rowkind.service.run.trial import TrialBatch
+from rowkind.service.physical.graph import graph
+from rowkind.service.query.trial import TrialBatch
 from tests.fuzz.case import SINK
 from tests.fuzz.cut_case import CutCase
 from tests.fuzz.cut_trial import Result, Setting, Trial

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.join import JoinKind
+from rowkind.operators.join.join import JoinKind
 from rowkind.service.job.model import Job
 from tests.changelogs import Change as Signed
 from tests.fuzz.changelogs import Change, Row, Rows, rows_of

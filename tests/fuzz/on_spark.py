@@ -12,11 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rowkind.operators.columns.changes import Changes
-from rowkind.service.graph import graph
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.trial import TrialBatch
-from rowkind.service.run.trial_on_spark import changes_of, run_query
+from rowkind.service.physical.graph import graph
+from rowkind.service.query.trial import TrialBatch
+from rowkind.service.query.trial_on_spark import changes_of, run_query
 from rowkind.service.spark.session import session
 from tests.fuzz.case import Case
 from tests.fuzz.running import Engine

@@ -36,8 +36,8 @@ from rowkind.service.kafka.formats import format_of
 from rowkind.service.kafka.headers import Headers
 from rowkind.service.kafka.record import Records
 from rowkind.service.physical import PhysicalScan
-from rowkind.service.run.trial import InputError, read
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.source_table import SourceTable
+from rowkind.service.query.trial import InputError, read
 from tests.kafka.tables import packed, pass_on
 from tests.unit.kafka.test_formats import COLUMNS, ENVELOPE, ROW, avro
 

@@ -26,8 +26,8 @@ from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import Fold, MemoryEngine
-from rowkind.service.run.trial import TrialBatch
+from rowkind.service.query.memory import Fold, MemoryEngine
+from rowkind.service.query.trial import TrialBatch
 from tests.fuzz.case import SINK, Case
 from tests.fuzz.changelogs import rows_of
 from tests.fuzz.expiring import ExpiryModel, expire

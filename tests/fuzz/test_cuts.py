@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rowkind.operators.columns.changes import Changes, Rows
-from rowkind.service.run.memory import MemoryEngine
+from rowkind.service.query.memory import MemoryEngine
 from tests.fuzz import cut_trial
 from tests.fuzz.arrivals import random_arrival
 from tests.fuzz.changelogs import random_changes

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from rowkind.operators.columns.changes import Changes, Rows
-from rowkind.service.run.memory import MemoryEngine
+from rowkind.service.query.memory import MemoryEngine
 from tests.fuzz.case import Case, random_case
 from tests.fuzz.changelogs import breaches
 from tests.fuzz.expiring import random_expiring, random_lives

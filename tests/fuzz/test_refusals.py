@@ -15,11 +15,11 @@ from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job, Sink
 from rowkind.service.physical import PhysicalScan
-from rowkind.service.physical_tree import walk
+from rowkind.service.physical.tree import walk
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.explain.render import explain
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import MemoryEngine
+from rowkind.service.query.memory import MemoryEngine
 from tests.examples.jobs import EXAMPLES
 from tests.fuzz.job_texts import changed, torn
 from tests.fuzz.sql_texts import Grammar, broken

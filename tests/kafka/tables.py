@@ -17,19 +17,19 @@ from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
-from rowkind.service.calc import Calc
 from rowkind.service.dev.broker import Broker
-from rowkind.service.expression import Expression
-from rowkind.service.graph import Exit, GraphScan
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.planning import Planner
 from rowkind.service.kafka.reading import LabelledBlock, Reading
 from rowkind.service.kafka.spec import SourceSpec
-from rowkind.service.keys import Key
 from rowkind.service.physical import PhysicalScan
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.expression import Expression
+from rowkind.service.physical.graph import Exit, GraphScan
+from rowkind.service.physical.keys import Key
+from rowkind.service.physical.source_table import SourceTable
 
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DECIMAL(10,2)"}, name="Order")
 ORDER_KEY = Record.of({"id": "BIGINT NOT NULL"}, name="OrderKey")

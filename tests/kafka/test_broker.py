@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rowkind.service.dev import jars
 from rowkind.service.dev.broker import Broker
 from rowkind.service.dev.jars import BrokerStartError
-from rowkind.service.jars import DownloadError, MissingJavaError
+from rowkind.service.machine.jars import DownloadError, MissingJavaError
 
 pytestmark = pytest.mark.kafka
 

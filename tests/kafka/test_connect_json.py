@@ -15,7 +15,7 @@ from rowkind.avro.connect_json import rows_with_schema
 from rowkind.avro.json_rows import check_row, encode
 from rowkind.avro.schema import Record
 from rowkind.service.dev.jars import KAFKA
-from rowkind.service.jars import fetched, java, spark_jars
+from rowkind.service.machine.jars import fetched, java, spark_jars
 
 pytestmark = pytest.mark.kafka
 

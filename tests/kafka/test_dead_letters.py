@@ -16,8 +16,8 @@ from rowkind.service.dev.broker import Broker
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.query.errors import LetterError
 from rowkind.service.run.dead_letters import letter, letters, readable, replay
-from rowkind.service.run.errors import LetterError
 from tests.kafka.sinks import committed
 from tests.kafka.tables import Topic, order, settings
 

@@ -12,10 +12,10 @@ from rowkind.avro.errors import RegistryUnreachableError
 from rowkind.avro.framing import VALUE_HEADER
 from rowkind.avro.registry import identify
 from rowkind.avro.schema import Record
+from rowkind.service.execute.metrics import sample
 from rowkind.service.execute.promises import BrokenPromiseError
 from rowkind.service.kafka.errors import UndecodableRowError
-from rowkind.service.metrics import sample
-from rowkind.service.row_kind import PRESETS, RowKindHeader
+from rowkind.service.physical.row_kind import PRESETS, RowKindHeader
 from tests.kafka.tables import ORDER_KEY, ORDERS, Result, Topic, order, pass_on, read_all, scan
 
 pytestmark = pytest.mark.kafka

@@ -15,10 +15,10 @@ from rowkind.avro.framing import frame
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import binary
+from rowkind.service.checkpoint.difference import write_difference
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.written import AsAvro
-from rowkind.service.run.difference import write_difference
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
 from tests.kafka.tables import ORDERS, order, packed
 

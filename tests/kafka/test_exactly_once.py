@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from rowkind.operators.columns.batch import Batch
+from rowkind.service.checkpoint.cut_over import take_over
 from rowkind.service.dev.broker import Broker
 from rowkind.service.execute.members import address
 from rowkind.service.kafka import progress, transaction
@@ -31,7 +32,6 @@ from rowkind.service.kafka.outgoing import Outgoing, prepare, send
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.transaction import TransactionalWriter, write_once
-from rowkind.service.run.cut_over import take_over
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
 from tests.kafka.tables import order
 from tests.run.process import until

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from rowkind.service.dev.broker import Broker
 from rowkind.service.dev.jars import KAFKA, logging_jars
-from rowkind.service.jars import fetched, java
-from rowkind.service.ports import free_port
+from rowkind.service.machine.jars import fetched, java
+from rowkind.service.machine.ports import free_port
 from tests.run.process import until
 from tests.run.topic_job import TopicJob
 

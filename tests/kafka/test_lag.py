@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rowkind.avro.registry import FolderRegistry
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka.lag import Lag, LagMeter
-from rowkind.service.source_table import Start
+from rowkind.service.physical.source_table import Start
 from tests.clock import Clock
 from tests.kafka.tables import Topic, order, scan, settings
 

@@ -13,7 +13,6 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from rowkind.avro.registry import FolderRegistry
 from rowkind.service.dev.broker import Broker
 from rowkind.service.execute.members import SIDES
-from rowkind.service.graph import GraphScan
 from rowkind.service.kafka import fetch
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import (
@@ -25,9 +24,10 @@ from rowkind.service.kafka.errors import (
     UnreachableError,
 )
 from rowkind.service.kafka.offsets import Offset, Range
-from rowkind.service.keys import Key
-from rowkind.service.ports import free_port
-from rowkind.service.source_table import Start
+from rowkind.service.machine.ports import free_port
+from rowkind.service.physical.graph import GraphScan
+from rowkind.service.physical.keys import Key
+from rowkind.service.physical.source_table import Start
 from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings, way
 
 pytestmark = pytest.mark.kafka

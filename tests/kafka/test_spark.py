@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from rowkind.avro.registry import FolderRegistry
 from rowkind.operators.columns.block import Block
 from rowkind.service.dev.broker import Broker
+from rowkind.service.execute.metrics import parse
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.spec import OPTION, to_option
-from rowkind.service.metrics import parse
-from rowkind.service.run.source import SOURCE, KafkaSource
-from rowkind.service.run.writer import Reports, TaskWriter
+from rowkind.service.query.source import SOURCE, KafkaSource
+from rowkind.service.query.spark_sink import Reports, TaskWriter
 from tests.kafka.sinks import MakeSink, committed, fresh_sink
 from tests.kafka.tables import ORDER_KEY, ORDERS, Topic, order, pass_on, scan
 from tests.spark.distinct import Distinct, batch_of

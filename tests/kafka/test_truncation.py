@@ -16,7 +16,7 @@ from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import RestartedTopicError, TruncatedTopicError
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.topic_record import topic_records
-from rowkind.service.source_table import Start
+from rowkind.service.physical.source_table import Start
 from tests.kafka.tables import Topic, order, planner, read, scan
 
 pytestmark = pytest.mark.kafka

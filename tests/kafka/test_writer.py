@@ -23,7 +23,7 @@ from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
 from rowkind.service.kafka.progress import recorded
 from rowkind.service.kafka.writing import Counted
-from rowkind.service.row_kind import PRESETS, RowKindHeader
+from rowkind.service.physical.row_kind import PRESETS, RowKindHeader
 from tests.kafka.murmur2 import murmur2, partition
 from tests.kafka.sinks import MakeSink, Sink, changes, committed, symbols
 from tests.kafka.tables import order, settings

@@ -6,16 +6,16 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.aggregate.aggregate import Aggregate
+from rowkind.operators.aggregate.partial import add_up
 from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.expiry import Expiry
-from rowkind.operators.join_input import Side
-from rowkind.operators.normalize import Normalize
-from rowkind.operators.partial_aggregate import add_up
-from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from rowkind.operators.normalize.expiry import Expiry
+from rowkind.operators.normalize.normalize import Normalize
 from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.laws.subjects import Subject

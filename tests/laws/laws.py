@@ -112,7 +112,7 @@ def another_split_after_a_stop_changes_nothing(subject: Subject, batches: Batche
 
 
 def what_goes_comes_out_before_what_comes(subject: Subject, batches: Batches, world: World) -> None:
-    """The contract on order (`operators.emission`), however the changes of a batch stood: all -D before any +I."""
+    """The contract on order (`columns.emission`): in whatever order changes come, all -D are before any +I."""
     generator = random.Random("order of output")
     for given in (batches, [generator.sample(batch, len(batch)) for batch in batches]):
         for output in world.play(subject, given).outputs:

@@ -11,9 +11,9 @@ import pyarrow as pa
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Int64s
-from rowkind.operators.match_calls import MatchAggregate, MatchCall, MatchNumber, Navigation
-from rowkind.operators.match_recognize import MatchRecognize
-from rowkind.operators.row_pattern import Pattern, PatternRepeat, PatternSequence, PatternVariable, Skip
+from rowkind.operators.match.calls import MatchAggregate, MatchCall, MatchNumber, Navigation
+from rowkind.operators.match.pattern import Pattern, PatternRepeat, PatternSequence, PatternVariable, Skip
+from rowkind.operators.match.recognize import MatchRecognize
 from tests import changelogs
 from tests.changelogs import Change, Table
 from tests.laws.subjects import Subject

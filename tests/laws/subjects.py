@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rowkind.operators.arrangement.layout import Layout
-from rowkind.operators.asof_join import AsofJoin
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
-from rowkind.operators.framing import Frame
-from rowkind.operators.join import Join, JoinKind, JoinSpec
-from rowkind.operators.join_input import Side
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.join import Join, JoinKind, JoinSpec
 from rowkind.operators.operator import Operator
-from rowkind.operators.over import Over
-from rowkind.operators.over_given import OverCall
-from rowkind.operators.rank import Rank, RankSpec, Strategy
-from rowkind.operators.ranking import RankFunction, Ranking
-from rowkind.operators.session import Session
+from rowkind.operators.over.framing import Frame
+from rowkind.operators.over.given import OverCall
+from rowkind.operators.over.over import Over
+from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
+from rowkind.operators.rank.ranking import RankFunction, Ranking
+from rowkind.operators.temporal_join.asof import AsofJoin
+from rowkind.operators.time.session import Session
 from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.oracle.asof import COMPARISONS, Comparison, complete

@@ -15,7 +15,6 @@ from typing import Any, get_args
 from rowkind.avro.schema import Field, Record
 from rowkind.operators.field_roles import ROLE
 from rowkind.service import physical
-from rowkind.service.computes import computes
 from rowkind.service.physical import (
     PhysicalBinary,
     PhysicalNode,
@@ -24,14 +23,15 @@ from rowkind.service.physical import (
     PhysicalUnary,
     PhysicalUnion,
 )
-from rowkind.service.physical_tree import inputs, walk
+from rowkind.service.physical.computes import computes
+from rowkind.service.physical.source_table import SourceTable
+from rowkind.service.physical.tree import inputs, walk
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.logical import LogicalJoin
 from rowkind.service.plan.pipeline import logical
 from rowkind.service.plan.traits.likeness import likeness
 from rowkind.service.plan.tree import walk as walk_logical
 from rowkind.service.python.function import PythonFunction
-from rowkind.service.source_table import SourceTable
 from tests.plan.cases import cases, planned
 
 APART = (SourceTable, PythonFunction, Record, Field)

@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.aggregate.aggregate import Aggregate
 from rowkind.operators.arrangement import compaction
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
-from rowkind.operators.asof_join import AsofJoin
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.expiry import Expiry
-from rowkind.operators.join import Join
-from rowkind.operators.normalize import Normalize
+from rowkind.operators.join.join import Join
+from rowkind.operators.join.semi_join import SemiJoin
+from rowkind.operators.normalize.expiry import Expiry
+from rowkind.operators.normalize.normalize import Normalize
 from rowkind.operators.operator import Operator, Output
-from rowkind.operators.over import Over
-from rowkind.operators.rank import Rank
-from rowkind.operators.semi_join import SemiJoin
-from rowkind.operators.session import Session
+from rowkind.operators.over.over import Over
+from rowkind.operators.rank.rank import Rank
+from rowkind.operators.temporal_join.asof import AsofJoin
+from rowkind.operators.time.session import Session
 from tests.changelogs import Change
 from tests.laws.cases import ALL
 from tests.laws.laws import exactly

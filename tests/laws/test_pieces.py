@@ -18,9 +18,9 @@ from rowkind.operators.columns.changes import Changes
 from rowkind.service.execute.promises import Broken
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.memory import MemoryEngine
-from rowkind.service.run.trial import Engine as TrialEngine
-from rowkind.service.run.trial import TrialBatch
+from rowkind.service.query.memory import MemoryEngine
+from rowkind.service.query.trial import Engine as TrialEngine
+from rowkind.service.query.trial import TrialBatch
 from tests.fuzz.case import Case, random_case
 from tests.fuzz.changelogs import breaches
 from tests.fuzz.running import Engine, run

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Int64s
-from rowkind.operators.join import Join, JoinKind, JoinSpec
-from rowkind.operators.join_input import Side
-from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
-from rowkind.operators.rowtime import END
-from rowkind.operators.session import Session
-from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
+from rowkind.operators.columns.rowtime import END
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.join import Join, JoinKind, JoinSpec
+from rowkind.operators.temporal_join.lookup import LookupJoin, LookupJoinSpec
+from rowkind.operators.time.session import Session
+from rowkind.operators.time.temporal_filter import TemporalFilter, TemporalFilterSpec
 from tests.changelogs import Change, Row, pack, unpack
 from tests.laws.subjects import Subject
 from tests.oracle.inputs import Batches, Input

@@ -22,8 +22,8 @@ from rowkind.avro.schema import Record
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.record import Records
 from rowkind.service.physical import PhysicalScan
-from rowkind.service.row_kind import RowKindHeader
-from rowkind.service.source_table import SourceTable
+from rowkind.service.physical.row_kind import RowKindHeader
+from rowkind.service.physical.source_table import SourceTable
 from tests.kafka.tables import pass_on
 from tests.matrix.avro_types import AVRO, CONNECT
 from tests.matrix.debezium_types import DEBEZIUM

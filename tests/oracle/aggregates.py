@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.accumulators import AccumulatorCall
-from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.aggregate.accumulators import AccumulatorCall
+from rowkind.operators.aggregate.spec import AggregateSpec
 from rowkind.operators.columns.changes import Indices, Int64s, binary
 from tests.changelogs import Row, pack, unpack
 

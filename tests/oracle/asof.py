@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.asof_join import AsofJoinSpec, AsofSide
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Int64s
-from rowkind.operators.nearest import NOWHERE
-from rowkind.operators.versions import Deletes
+from rowkind.operators.temporal_join.asof import AsofJoinSpec, AsofSide
+from rowkind.operators.temporal_join.nearest import NOWHERE
+from rowkind.operators.temporal_join.versions import Deletes
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Batches, Input
 from tests.oracle.naive_join import Stored

@@ -6,7 +6,7 @@ import numpy as np
 
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
-from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
+from rowkind.operators.join.facts import HAS_NULL, NOT_EMPTY
 
 
 def with_facts(batch: Batch) -> Batch:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.join import JoinKind
-from rowkind.operators.rank import RankSpec
-from rowkind.operators.ranking import Ranking
+from rowkind.operators.join.join import JoinKind
+from rowkind.operators.rank.rank import RankSpec
+from rowkind.operators.rank.ranking import Ranking
 from rowkind.service.physical import PhysicalInput as Kept
 from tests.changelogs import Change, Row, Table
 from tests.oracle.inputs import Input

@@ -1,9 +1,9 @@
 """The join's definition with a clock: one row at a time, everything recomputed in every batch.
 
-Where no TTL runs out this is plain SQL. What expiry adds is written down here and in the docstring of `operators.join`:
-an invisible row does not match, what was emitted because of it stays until a retraction of it comes, and a pad that
-went for a match that has expired does not come back by itself. A row that is emitted and was made of one written in the
-batch is refreshed, and so is one that both goes and comes.
+Where no TTL runs out this is plain SQL. What expiry adds is written down here and in the docstring of
+`operators.join.join`: an invisible row does not match, what was emitted because of it stays until a retraction of it
+comes, and a pad that went for a match that has expired does not come back by itself. A row that is emitted and was made
+of one written in the batch is refreshed, and so is one that both goes and comes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rowkind.operators.join import JoinKind
+from rowkind.operators.join.join import JoinKind
 from tests.changelogs import Change, Row
 from tests.oracle.inputs import Input, netted
 

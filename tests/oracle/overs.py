@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.accumulators import AccumulatorCall
+from rowkind.operators.aggregate.accumulators import AccumulatorCall
 from rowkind.operators.columns import number_bytes
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, binary
-from rowkind.operators.framing import Frame, OverFunction
-from rowkind.operators.over import OverSpec
-from rowkind.operators.over_given import OverCall
+from rowkind.operators.over.framing import Frame, OverFunction
+from rowkind.operators.over.given import OverCall
+from rowkind.operators.over.over import OverSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Input

@@ -18,8 +18,8 @@ import pyarrow as pa
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, Mask, binary
-from rowkind.operators.rank import RankSpec
-from rowkind.operators.ranking import RankFunction, Ranking, Ties
+from rowkind.operators.rank.rank import RankSpec
+from rowkind.operators.rank.ranking import RankFunction, Ranking, Ties
 from tests import changelogs
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Batches, Input, random_batches

@@ -16,12 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s, binary
-from rowkind.operators.match_calls import Classifier, MatchAggregate, MatchCall, MatchNumber, Navigation
-from rowkind.operators.match_output import CallColumn
-from rowkind.operators.match_recognize import MatchSpec
-from rowkind.operators.match_so_far import CallResults, ConditionCalls
-from rowkind.operators.pattern_search import PatternSpec
-from rowkind.operators.row_pattern import (
+from rowkind.operators.match.calls import Classifier, MatchAggregate, MatchCall, MatchNumber, Navigation
+from rowkind.operators.match.output import CallColumn
+from rowkind.operators.match.pattern import (
     Pattern,
     PatternChoice,
     PatternRepeat,
@@ -32,6 +29,9 @@ from rowkind.operators.row_pattern import (
     program,
     resumed,
 )
+from rowkind.operators.match.recognize import MatchSpec
+from rowkind.operators.match.search import PatternSpec
+from rowkind.operators.match.so_far import CallResults, ConditionCalls
 from tests.changelogs import Row, pack, unpack
 
 UNIT = 500

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, binary
-from rowkind.operators.session import SessionSpec
+from rowkind.operators.time.session import SessionSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Input

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pytest
 
 from rowkind.avro.json_rows import decode
-from rowkind.operators import partial_aggregate
+from rowkind.operators.aggregate import partial as partial_aggregate
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import Fold, MemoryEngine
+from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.plan.cases import Case
 from tests.plan.changelogs import World, bare_updates
 from tests.seeds import seeds

@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.aggregate.aggregate import Aggregate
+from rowkind.operators.aggregate.partial import add_up
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
-from rowkind.operators.partial_aggregate import add_up
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, show
 from tests.oracle.aggregates import AGGREGATES, TEXTS, Aggregated, row_of, spec_of

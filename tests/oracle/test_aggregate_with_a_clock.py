@@ -17,7 +17,7 @@ from statistics import pvariance
 
 import pytest
 
-from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.aggregate.aggregate import Aggregate
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from tests.changelogs import Change, Row, show, strong_hash

@@ -16,8 +16,8 @@ import pytest
 
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.asof_join import AsofJoin
-from rowkind.operators.versions import Deletes
+from rowkind.operators.temporal_join.asof import AsofJoin
+from rowkind.operators.temporal_join.versions import Deletes
 from tests import changelogs
 from tests.changelogs import Row, changed, fold, net, refreshed, show
 from tests.oracle.asof import COMPARISONS, Comparison, Versions, complete, joined, spec

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from rowkind.operators.accumulators import AccumulatorCall
-from rowkind.operators.aggregate import Aggregate
-from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.aggregate.accumulators import AccumulatorCall
+from rowkind.operators.aggregate.aggregate import Aggregate
+from rowkind.operators.aggregate.partial import add_up
+from rowkind.operators.aggregate.spec import AggregateSpec
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Rows, binary, constant
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.partial_aggregate import add_up
 from tests.changelogs import Row, fold, pack, strong_hash, unpack
 from tests.oracle.aggregates import AGGREGATES, result, spec_of
 from tests.oracle.inputs import random_batches

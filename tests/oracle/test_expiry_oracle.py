@@ -16,8 +16,8 @@ import pytest
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.expiry import Expiry
-from rowkind.operators.join_input import Side
+from rowkind.operators.join.input import Side
+from rowkind.operators.normalize.expiry import Expiry
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, show
 from tests.oracle.findings import changes_differ, finding, operating

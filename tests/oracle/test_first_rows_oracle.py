@@ -14,8 +14,8 @@ from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.load import load
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import MemoryEngine
-from rowkind.service.run.trial import TrialBatch, read
+from rowkind.service.query.memory import MemoryEngine
+from rowkind.service.query.trial import TrialBatch, read
 
 FIRST = "SELECT id, k FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY PROCTIME()) <= {}"
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from rowkind.service.physical import PhysicalJoin
-from rowkind.service.physical_tree import walk
+from rowkind.service.physical.tree import walk
 from tests.answers import answer
 from tests.clocked import Clocked, job_of
 from tests.seeds import seeds

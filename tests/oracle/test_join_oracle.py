@@ -24,8 +24,8 @@ from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Mask
-from rowkind.operators.join import Join, JoinKind, JoinSpec
-from rowkind.operators.join_input import Side
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.join import Join, JoinKind, JoinSpec
 from tests import changelogs
 from tests.changelogs import Row, fold, net, pack, show, unpack
 from tests.oracle.findings import finding, operating, views_differ

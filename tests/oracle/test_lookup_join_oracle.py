@@ -12,8 +12,8 @@ from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.join_input import Side
-from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
+from rowkind.operators.join.input import Side
+from rowkind.operators.temporal_join.lookup import LookupJoin, LookupJoinSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, pack
 from tests.oracle.inputs import TABLES, Input, Materialised

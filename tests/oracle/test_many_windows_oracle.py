@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rowkind.operators import endings
+from rowkind.operators.aggregate import endings
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.service.plan.passes import delay_until_final
 from tests.clocked import Line

@@ -22,8 +22,8 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
-from rowkind.operators.match_recognize import MatchRecognize
-from rowkind.operators.rowtime import END
+from rowkind.operators.columns.rowtime import END
+from rowkind.operators.match.recognize import MatchRecognize
 from tests import changelogs
 from tests.changelogs import Row, changed, pack
 from tests.oracle.findings import finding, operating

@@ -13,8 +13,8 @@ import pytest
 
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.join_input import Side
-from rowkind.operators.normalize import Normalize
+from rowkind.operators.join.input import Side
+from rowkind.operators.normalize.normalize import Normalize
 from tests import changelogs
 from tests.changelogs import show
 from tests.oracle.findings import changes_differ, finding, operating

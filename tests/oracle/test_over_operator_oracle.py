@@ -17,9 +17,9 @@ import pytest
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.framing import Frame
-from rowkind.operators.over import Over
-from rowkind.operators.over_given import OverCall
+from rowkind.operators.over.framing import Frame
+from rowkind.operators.over.given import OverCall
+from rowkind.operators.over.over import Over
 from tests import changelogs
 from tests.changelogs import Change, Row, changed, fold, net, show
 from tests.oracle.findings import finding, operating

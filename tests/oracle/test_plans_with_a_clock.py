@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.join import JoinKind
+from rowkind.operators.join.join import JoinKind
 from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalNormalize, PhysicalRank, PhysicalSink
 from rowkind.service.physical import PhysicalInput as Kept
-from rowkind.service.physical_tree import walk
+from rowkind.service.physical.tree import walk
 from tests.changelogs import Change, Row
 from tests.clocked import Clocked, Line, job_of
 from tests.oracle.naive_chain import Counted, Joined, Naive, Normalized, Projected, Ranked, Read

@@ -20,14 +20,15 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from rowkind.operators import contenders, rank
 from rowkind.operators.arrangement import compaction, prefix_scan, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
-from rowkind.operators.rank import Rank, RankSpec, Strategy
-from rowkind.operators.ranking import RankFunction, Ranking
+from rowkind.operators.rank import local_top_k as contenders
+from rowkind.operators.rank import rank
+from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
+from rowkind.operators.rank.ranking import RankFunction, Ranking
 from tests import changelogs
 from tests.changelogs import Row, fold, net, show
 from tests.oracle.findings import finding, operating, views_differ

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from rowkind.operators import rank
 from rowkind.operators.arrangement import compaction, prefix_scan, segment
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.rank import Rank, RankSpec, Strategy
-from rowkind.operators.ranking import RankFunction, Ranking, Ties
+from rowkind.operators.rank import rank
+from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
+from rowkind.operators.rank.ranking import RankFunction, Ranking, Ties
 from tests.changelogs import Row, fold, show
 from tests.oracle.findings import changes_differ, finding, operating
 from tests.oracle.inputs import Batches, shrink, times, with_refreshes

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.physical_tree import remade_inputs, walk
+from rowkind.service.physical.tree import remade_inputs, walk
 from tests.plan.cases import Case, planned
 from tests.plan.test_cases import is_what_duckdb_says
 from tests.seeds import seeds

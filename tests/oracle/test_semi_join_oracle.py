@@ -24,9 +24,9 @@ from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.batch import Batch
-from rowkind.operators.join_input import Side
-from rowkind.operators.join_rows import Condition
-from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.rows import Condition
+from rowkind.operators.join.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, show, unpack
 from tests.oracle.facts import with_facts

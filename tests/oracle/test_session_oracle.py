@@ -19,7 +19,7 @@ import pytest
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.session import Session
+from rowkind.operators.time.session import Session
 from tests import changelogs
 from tests.changelogs import Change, Row, changed, fold, net, refreshed, show
 from tests.oracle.findings import finding, operating

@@ -16,8 +16,8 @@ import pytest
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.plan.passes import delay_until_final
 from rowkind.service.plan.pipeline import plan_query
-from rowkind.service.run.memory import Fold, MemoryEngine
-from rowkind.service.run.trial import read
+from rowkind.service.query.memory import Fold, MemoryEngine
+from rowkind.service.query.trial import read
 from tests.clocked import job_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

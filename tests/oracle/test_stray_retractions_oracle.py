@@ -28,7 +28,7 @@ from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import Fold, MemoryEngine
+from rowkind.service.query.memory import Fold, MemoryEngine
 
 SEEDS = 4
 CONNECTION = duckdb.connect(config={"threads": 1})

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.service.graph import graph
 from rowkind.service.physical import PhysicalOperator
-from rowkind.service.physical_tree import walk
+from rowkind.service.physical.graph import graph
+from rowkind.service.physical.tree import walk
 from tests.plan.cases import Case, planned
 from tests.plan.test_cases import is_what_duckdb_says
 from tests.seeds import seeds

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rowkind.service.run.http import Guard, StatusServer
-from rowkind.service.run.job_pages import JobPages
-from rowkind.service.run.managed_job import ManagedJob
-from rowkind.service.run.monitor import Monitor
-from rowkind.service.run.several import Several
-from rowkind.service.run.status import Incident
+from rowkind.service.monitoring.monitor import Monitor
+from rowkind.service.monitoring.status import Incident
+from rowkind.service.multi.managed_job import ManagedJob
+from rowkind.service.multi.multi_job import Several
+from rowkind.service.web.http import Guard, StatusServer
+from rowkind.service.web.job_pages import JobPages
 from tests.page import scene
 
 WRONG_SQL = """broken.yaml:14: sinks.out: there is no column amuont in orders

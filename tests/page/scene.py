@@ -9,20 +9,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rowkind.service.execute.metrics import sample
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.errors import AppendOnlyError
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.writing import Counted
-from rowkind.service.metrics import sample
+from rowkind.service.monitoring.incidents import incident
+from rowkind.service.monitoring.monitor import Monitor
 from rowkind.service.plan.explain.describe import describe
 from rowkind.service.plan.explain.description import QueryDescription
-from rowkind.service.run.errors import QueryFailedError
-from rowkind.service.run.incidents import incident
-from rowkind.service.run.monitor import Monitor
-from rowkind.service.run.queries import planned
-from rowkind.service.run.writer import Report
+from rowkind.service.query.errors import QueryFailedError
+from rowkind.service.query.queries import planned
+from rowkind.service.query.spark_sink import Report
 
 EXAMPLES = Path(__file__).parents[2] / "rowkind" / "examples"
 ROWS = 1_200

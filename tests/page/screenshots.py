@@ -12,9 +12,9 @@ from playwright.sync_api import Browser
 from rich.console import Console
 
 from rowkind.service.cli.screen import screen
-from rowkind.service.run.http import Guard, StatusServer
-from rowkind.service.run.several_pages import SeveralPages
-from rowkind.service.run.status import JobStatus
+from rowkind.service.monitoring.status import JobStatus
+from rowkind.service.multi.pages import SeveralPages
+from rowkind.service.web.http import Guard, StatusServer
 from tests.page import jobs, scene
 from tests.page.chromium import chromium
 from tests.run.process import ROOT, Rowkind, until

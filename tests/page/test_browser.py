@@ -9,9 +9,9 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from rowkind.service.run.http import Guard, StatusServer
-from rowkind.service.run.job_pages import JobPages
-from rowkind.service.run.monitor import Monitor
+from rowkind.service.monitoring.monitor import Monitor
+from rowkind.service.web.http import Guard, StatusServer
+from rowkind.service.web.job_pages import JobPages
 from tests.page import scene
 
 SHOTS = Path(__file__).parents[2] / ".rowkind" / "screenshots"

@@ -9,9 +9,9 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from rowkind.service.run.http import Guard, StatusServer
-from rowkind.service.run.several import Several
-from rowkind.service.run.several_pages import SeveralPages
+from rowkind.service.multi.multi_job import Several
+from rowkind.service.multi.pages import SeveralPages
+from rowkind.service.web.http import Guard, StatusServer
 from tests.page import jobs, scene
 from tests.page.test_browser import SHOTS, WIDTHS, texts_that_fit_and_stand_out
 

@@ -24,10 +24,10 @@ from rich.console import Console
 from rowkind.service.cli import main
 from rowkind.service.cli.screen import screen
 from rowkind.service.cli.telling import LogForm, telling, usual
-from rowkind.service.run.http import Guard, StatusServer
-from rowkind.service.run.job_pages import JobPages
-from rowkind.service.run.monitor import Monitor
-from rowkind.service.run.several_pages import SeveralPages
+from rowkind.service.monitoring.monitor import Monitor
+from rowkind.service.multi.pages import SeveralPages
+from rowkind.service.web.http import Guard, StatusServer
+from rowkind.service.web.job_pages import JobPages
 from tests.page import jobs, scene
 
 

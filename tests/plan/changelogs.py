@@ -20,7 +20,7 @@ from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalScan, PhysicalSink
-from rowkind.service.physical_tree import walk
+from rowkind.service.physical.tree import walk
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ import pytest
 from rowkind.service.job.load import load
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run import trial
+from rowkind.service.query import trial
 
 JOB = """
 job: arrival

@@ -19,10 +19,10 @@ from rowkind.avro import codec
 from rowkind.avro.json_rows import decode
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Changes
-from rowkind.service.graph import graph
 from rowkind.service.physical import PhysicalScan, PhysicalSink
-from rowkind.service.physical_tree import walk
-from rowkind.service.run.memory import Fold, MemoryEngine
+from rowkind.service.physical.graph import graph
+from rowkind.service.physical.tree import walk
+from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.fuzz.oracle import with_empty_lists
 from tests.plan.cases import Case, cases, planned
 from tests.plan.changelogs import World, bare_updates

@@ -15,8 +15,8 @@ from rowkind.service.execute import expand
 from rowkind.service.job.load import load
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run import trial
-from rowkind.service.run.memory import MemoryEngine
+from rowkind.service.query import trial
+from rowkind.service.query.memory import MemoryEngine
 
 JOB = """
 job: expand

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from rowkind.avro.json_rows import decode
-from rowkind.service.graph import graph
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalAggregate, PhysicalSink
+from rowkind.service.physical.graph import graph
 from rowkind.service.plan.pipeline import plan, plan_query
-from rowkind.service.run.memory import Fold, MemoryEngine
+from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.plan.cases import FOLDER, TABLES, Case, cases
 from tests.plan.changelogs import World, bare_updates
 from tests.seeds import seeds

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 
 from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Rows
-from rowkind.operators.emission import net
+from rowkind.operators.columns.emission import net
 from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import Member, addressed
 from rowkind.service.execute.route import deliver, leave
 from rowkind.service.execute.stage import ShardBatch, members, run
 from rowkind.service.execute.watermarks import Watermarks
-from rowkind.service.graph import Exit, graph
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.memory import MemoryState, pruned
+from rowkind.service.physical.graph import Exit, graph
+from rowkind.service.query.memory import MemoryState, pruned
 
 Inbox = dict[tuple[int, int], list[Batch]]
 """What comes to each place of a graph in each shard."""

@@ -30,14 +30,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, bu
 )
 from pyspark.sql import SparkSession
 
+from rowkind.service.checkpoint.savepoint import restore, saved
 from rowkind.service.job.load import load
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.progress import recorded
 from rowkind.service.kafka.topics import progress_name
 from rowkind.service.library.job import LoadedJob
-from rowkind.service.run.savepoint import restore, saved
-from rowkind.service.run.started import StartedJob
-from rowkind.service.run.work import Works
+from rowkind.service.monitoring.progress import Works
+from rowkind.service.run.background_job import StartedJob
 from tests.kafka.sinks import committed
 from tests.run.process import until
 

@@ -22,8 +22,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rowkind.service.dev.broker import Broker
-from rowkind.service.ports import free_port
-from rowkind.service.run.status import JobStatus
+from rowkind.service.machine.ports import free_port
+from rowkind.service.monitoring.status import JobStatus
 from tests.kafka.sinks import committed
 from tests.run.process import Rowkind, get, until
 from tests.run.results import Results

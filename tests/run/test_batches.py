@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rowkind.service.run.checkpoint import Checkpoint
-from rowkind.service.run.contents import Contents
-from rowkind.service.run.errors import CheckpointTornError
+from rowkind.service.checkpoint.checkpoint import Checkpoint
+from rowkind.service.checkpoint.checkpoint_metadata import Contents
+from rowkind.service.query.errors import CheckpointTornError
 
 pytestmark = pytest.mark.spark
 

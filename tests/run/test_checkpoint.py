@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from rowkind.service.checkpoint.checkpoint import Checkpoint
+from rowkind.service.checkpoint.checkpoint import queries as recorded
+from rowkind.service.checkpoint.checkpoint_metadata import Contents
 from rowkind.service.job.load import load
 from rowkind.service.kafka.progress import next_run
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.fingerprint import Fingerprint, differences, fingerprint
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.checkpoint import Checkpoint
-from rowkind.service.run.checkpoint import queries as recorded
-from rowkind.service.run.contents import Contents
-from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError
-from rowkind.service.run.queries import queries
+from rowkind.service.query.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError
+from rowkind.service.query.queries import queries
 
 PAID = {"join.kind": "left", "sink.key": "a"}
 CONTENTS = Contents({"paid": PAID, "liked": {"sink.mode": "append"}}, shards=2, parallelism=2, levels=1)

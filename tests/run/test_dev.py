@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.run.process import Rowkind, until
 
 pytestmark = pytest.mark.kafka

@@ -80,7 +80,7 @@ STRANGE = """
 import sys
 from pyspark.sql import SparkSession
 import rowkind
-from rowkind.service.run import interpreter
+from rowkind.service.processes import interpreter
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 job = rowkind.Job.load(sys.argv[1])

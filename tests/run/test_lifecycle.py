@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rowkind.service.dev.broker import Broker
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.kafka.sinks import committed
 from tests.run.process import Rowkind, get, until
 from tests.run.shop import Shop

@@ -14,8 +14,8 @@ import pytest
 
 from rowkind.avro.schema import Record
 from rowkind.service.dev.broker import Broker
-from rowkind.service.ports import free_port
-from rowkind.service.run.status import JobStatus
+from rowkind.service.machine.ports import free_port
+from rowkind.service.monitoring.status import JobStatus
 from tests.kafka.sinks import committed
 from tests.kafka.tables import packed
 from tests.run.process import Rowkind, get, until

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.errors import REFUSED
 from rowkind.service.dev.broker import Broker
-from rowkind.service.run.errors import CheckpointMismatchError, ReplayError, RunError, StrangeCheckpointError
+from rowkind.service.query.errors import CheckpointMismatchError, ReplayError, RunError, StrangeCheckpointError
 from tests.run.process import until
 from tests.run.rewound import SINKS, SLOW, Rewound, state_rows
 

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from rowkind.client import table
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.run.process import Rowkind, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

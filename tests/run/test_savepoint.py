@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rowkind.errors import REFUSED
+from rowkind.service.checkpoint.checkpoint import Checkpoint
+from rowkind.service.checkpoint.checkpoint_metadata import Contents
+from rowkind.service.checkpoint.savepoint import restore, saved
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
-from rowkind.service.run.checkpoint import Checkpoint
-from rowkind.service.run.contents import Contents
-from rowkind.service.run.errors import CheckpointFolderError, SavepointError
-from rowkind.service.run.savepoint import restore, saved
-from rowkind.service.run.work import Works
+from rowkind.service.monitoring.progress import Works
+from rowkind.service.query.errors import CheckpointFolderError, SavepointError
 
 pytestmark = pytest.mark.spark
 

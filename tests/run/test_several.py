@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rowkind.service.dev.broker import Broker
-from rowkind.service.run.overview import Overview
+from rowkind.service.web.overview import Overview
 from tests.run.process import Rowkind, get, until
 from tests.run.results import Results
 from tests.run.shop import Shop

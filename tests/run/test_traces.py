@@ -111,7 +111,7 @@ def test_who_asks_for_traces_without_the_libraries_is_told_what_to_install(
         assert traces is None
     assert not caplog.records
     monkeypatch.delenv("OTEL_SDK_DISABLED")
-    monkeypatch.delitem(sys.modules, "rowkind.service.run.traces", raising=False)
+    monkeypatch.delitem(sys.modules, "rowkind.service.monitoring.traces", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with caplog.at_level(logging.WARNING), lifecycle._tracing("shop") as traces:
         assert traces is None

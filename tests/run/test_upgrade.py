@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from rowkind.service.checkpoint.checkpoint_metadata import Contents
+from rowkind.service.checkpoint.upgrade import Upgrade, contents, upgrade
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
-from rowkind.service.run.contents import Contents
-from rowkind.service.run.queries import planned
-from rowkind.service.run.upgrade import Upgrade, contents, upgrade
+from rowkind.service.query.queries import planned
 
 JOB = """
 job: shop

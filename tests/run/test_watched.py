@@ -24,8 +24,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from rowkind.service.dev.broker import Broker
-from rowkind.service.metrics import METRICS
-from rowkind.service.ports import free_port
+from rowkind.service.execute.metrics import METRICS
+from rowkind.service.machine.ports import free_port
 from tests.deploy.prometheus import Prometheus, prometheus, require
 from tests.deploy.test_alerts import NAMES
 from tests.deploy.test_dashboard import targets

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.service.kafka.topics import progress_name
 from rowkind.service.library.job import LoadedJob
-from rowkind.service.run.started import StartedJob
+from rowkind.service.run.background_job import StartedJob
 from tests.kafka.sinks import committed
 from tests.run.process import until
 

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.schema import Record
 from rowkind.service.dev.broker import Broker
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 from tests.bench.compare import page
 from tests.kafka.tables import packed
 from tests.run.process import ROOT, Rowkind, get, until

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives import serialization
 
 from rowkind.service.dev.broker import Broker
-from rowkind.service.ports import free_port
+from rowkind.service.machine.ports import free_port
 
 PASSWORD = "planted-password-of-the-job"
 LISTENERS = {"TLS": "SSL", "MTLS": "SSL", "PLAIN": "SASL_SSL", "SCRAM": "SASL_SSL", "OAUTH": "SASL_SSL"}

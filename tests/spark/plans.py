@@ -18,12 +18,12 @@ from rowkind.operators.columns.batch import Emitted
 from rowkind.operators.columns.block import Block
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute.route import scanned
-from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.memory import Fold, marks_of_tables, pruned
-from rowkind.service.run.streaming import assemble
-from rowkind.service.run.trial_on_spark import changes_of, write
+from rowkind.service.physical.graph import Graph, graph
+from rowkind.service.query.memory import Fold, marks_of_tables, pruned
+from rowkind.service.query.streaming import assemble
+from rowkind.service.query.trial_on_spark import changes_of, write
 from rowkind.service.spark.edge import EDGE_SCHEMA
 from tests.queries import rows_of
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rowkind.operators.columns.block import Block
 from rowkind.operators.operator import Operator
 from rowkind.service.execute.members import Member, Wrap
-from rowkind.service.graph import Exit
+from rowkind.service.physical.graph import Exit
 from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import OperatorProcessor, over_shards

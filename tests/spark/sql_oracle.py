@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Record
 from rowkind.service.execute.expressions import ExpressionError, evaluate
-from rowkind.service.expression import Expression
+from rowkind.service.physical.expression import Expression
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.fields import field_of, with_fields
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved

@@ -26,7 +26,7 @@ sys.exit(int(sys.argv[1]))
 """
 FORKS = """
 import sys
-from rowkind.service.run.forks import fork
+from rowkind.service.processes.forks import fork
 forks = fork(sys.argv[1], 2)
 print(forks.pid, flush=True)
 sys.stdin.read()
@@ -35,7 +35,7 @@ sys.exit(forks.wait(60))
 """
 THREADS = """
 import sys, threading
-from rowkind.service.run.forks import fork
+from rowkind.service.processes.forks import fork
 assert fork(sys.argv[1] + "/gone", 2) is None
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 assert fork(sys.argv[1], 2) is None
@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["program", "child"])
 def forks(folder: Path, request: pytest.FixtureRequest) -> Iterator[int]:
     """What forks, at the socket `forks` in the folder: a program of its own, or a child of one with one thread."""
-    command = [sys.executable, "-m", "rowkind.service.run.forks", str(folder / "forks"), " " * 200]
+    command = [sys.executable, "-m", "rowkind.service.processes.forks", str(folder / "forks"), " " * 200]
     if request.param == "child":
         command = [sys.executable, "-c", FORKS, str(folder / "forks"), " " * 200]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
@@ -136,4 +136,4 @@ def test_workers_of_spark_are_forked(spark: SparkSession) -> None:
         return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
 
     [forks] = spark.sparkContext.parallelize([0], 1).map(look).collect()
-    assert b"rowkind.service.run.forks" in Path(f"/proc/{forks}/cmdline").read_bytes()
+    assert b"rowkind.service.processes.forks" in Path(f"/proc/{forks}/cmdline").read_bytes()

@@ -26,11 +26,11 @@ from rowkind.operators.operator import Output
 from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import Member, Wrap, address, addressed
+from rowkind.service.execute.metrics import sample
 from rowkind.service.execute.route import deliver, leave
 from rowkind.service.execute.stage import members
-from rowkind.service.graph import graph
-from rowkind.service.metrics import sample
-from rowkind.service.run.memory import Fold, pruned
+from rowkind.service.physical.graph import graph
+from rowkind.service.query.memory import Fold, pruned
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.errors import UnmatchedRetractionError
 from rowkind.service.spark.placement import placement

@@ -20,7 +20,7 @@ from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.block import Block
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Output
-from rowkind.service.metrics import sample
+from rowkind.service.execute.metrics import sample
 from rowkind.service.spark.errors import surfaced
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.store import MAP

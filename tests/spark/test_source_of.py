@@ -8,7 +8,7 @@ import signal
 import pytest
 from pyspark.sql import SparkSession
 
-from rowkind.service.run.streaming import register, source_of
+from rowkind.service.query.streaming import register, source_of
 from tests.processes import command, descendants
 from tests.run.process import until
 

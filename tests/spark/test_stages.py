@@ -18,18 +18,18 @@ from pyspark.sql import SparkSession
 from rowkind.avro import codec
 from rowkind.avro.schema import Type
 from rowkind.operators.columns.changes import Rows
+from rowkind.service.execute.metrics import sample
 from rowkind.service.execute.route import shard_without_key
-from rowkind.service.expression import Expression
-from rowkind.service.graph import graph
-from rowkind.service.metrics import sample
 from rowkind.service.physical import PhysicalJoin, PhysicalSink
+from rowkind.service.physical.expression import Expression
+from rowkind.service.physical.graph import graph
 from rowkind.service.plan import pipeline
 from rowkind.service.plan.passes.reuse_join_state import reuse_join_state
 from rowkind.service.plan.pipeline import PASSES, plan
-from rowkind.service.run.memory import Fold, MemoryEngine
-from rowkind.service.run.streaming import opens
-from rowkind.service.run.trial import read
-from rowkind.service.run.trial_on_spark import changes_of
+from rowkind.service.query.memory import Fold, MemoryEngine
+from rowkind.service.query.streaming import opens
+from rowkind.service.query.trial import read
+from rowkind.service.query.trial_on_spark import changes_of
 from tests.clocked import job_of
 from tests.plan.cases import FOLDER, Case
 from tests.plan.changelogs import World

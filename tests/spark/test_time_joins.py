@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rowkind.service.graph import graph
+from rowkind.service.physical.graph import graph
 from rowkind.service.plan.pipeline import plan_query
-from rowkind.service.run.memory import MemoryEngine
-from rowkind.service.run.trial import end, read
-from rowkind.service.run.trial_on_spark import changes_of, run_query
+from rowkind.service.query.memory import MemoryEngine
+from rowkind.service.query.trial import end, read
+from rowkind.service.query.trial_on_spark import changes_of, run_query
 from tests.clocked import job_of
 
 pytestmark = pytest.mark.spark

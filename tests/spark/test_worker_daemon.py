@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 BESIDE = """
 import threading, time
 threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-from rowkind.service.run.worker_daemon import main
+from rowkind.service.processes.worker_daemon import main
 main()
 """
 
@@ -31,7 +31,7 @@ def test_a_worker_finds_everything_loaded(spark: SparkSession) -> None:
 
     [(loaded, parent, threads)] = spark.sparkContext.parallelize([0], 1).map(look).collect()
     assert loaded
-    assert "rowkind.service.run.worker_daemon" in parent
+    assert "rowkind.service.processes.worker_daemon" in parent
     assert threads == 1
 
 
@@ -45,7 +45,7 @@ def test_with_another_thread_pysparks_own_daemon_takes_its_place(tmp_path: Path)
 
 def test_a_worker_that_spark_turns_away_from_ends_without_a_word(tmp_path: Path) -> None:
     """Its connection closes before anything was said, as where a task is called off at once."""
-    with started(tmp_path, "-m", "rowkind.service.run.worker_daemon") as daemon:
+    with started(tmp_path, "-m", "rowkind.service.processes.worker_daemon") as daemon:
         assert daemon.stdin is not None
         assert daemon.stdout is not None
         assert daemon.stderr is not None

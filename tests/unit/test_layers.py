@@ -18,66 +18,66 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "cache": (),
     "operators.errors": ("errors",),
     "operators.changelog": (),
+    "operators.field_roles": (),
     "operators.columns": ("operators.changelog", "operators.errors"),
-    "operators.rowtime": ("operators.columns",),
-    "operators.arrangement": ("operators.rowtime",),
-    "operators": ("operators.arrangement",),
+    "operators.arrangement": ("operators.columns",),
+    "operators.operator": ("operators.arrangement",),
+    "operators.join": ("operators.operator",),
+    "operators.temporal_join": ("operators.join",),
+    "operators.time": ("operators.operator",),
+    "operators.normalize": ("operators.join", "operators.time"),
+    "operators.rank": ("operators.operator",),
+    "operators.aggregate": ("operators.time",),
+    "operators.over": ("operators.aggregate", "operators.rank"),
+    "operators.match": ("operators.time", "operators.field_roles"),
+    "operators": ("operators.temporal_join", "operators.normalize", "operators.over", "operators.match"),
     "avro": ("errors",),
-    "service.metrics": ("operators",),
-    "service.row_kind": ("operators",),
-    "service.source_table": ("service.expression", "service.row_kind"),
+    "service.machine": ("cache", "errors"),
     "service.python": ("avro", "operators", "errors"),
-    "service.expression": ("avro", "service.python"),
-    "service.keys": ("service.expression",),
-    "service.clocks": ("operators",),
-    "service.aggregation": ("operators", "service.clocks", "service.python"),
-    "service.calc": ("service.aggregation", "service.keys"),
-    "service.join_kinds": (),
-    "service.time_match": ("operators",),
-    "service.over_call": ("operators", "avro"),
-    "service.matching": ("operators", "service.expression"),
-    "service.physical": (
-        "service.calc",
-        "service.matching",
-        "service.over_call",
-        "service.join_kinds",
-        "service.source_table",
-        "service.time_match",
-    ),
-    "service.physical_tree": ("service.physical",),
-    "service.digests": ("service.python",),
-    "service.computes": ("service.physical_tree", "service.digests"),
-    "service.graph": ("service.computes",),
-    "service.execute": ("service.graph", "avro", "operators", "service.physical", "service.metrics", "errors"),
-    "service.kafka": ("service.execute", "service.row_kind"),
-    "service.jars": ("cache", "errors"),
-    "service.spark": ("service.execute", "service.budget", "service.jars", "service.meanwhile"),
-    "service.budget": (),
-    "service.meanwhile": (),
-    "service.ports": (),
-    "service.job": ("avro", "operators", "service.physical", "service.budget", "errors"),
-    "service.plan": ("service.job", "service.graph"),
-    "service.run": ("service.plan", "service.kafka", "service.spark", "service.ports", "version"),
-    "service.dev": ("service.job", "service.jars", "service.ports"),
+    "service.physical": ("service.python",),
+    "service.execute": ("service.physical",),
+    "service.kafka": ("service.execute",),
+    "service.spark": ("service.execute", "service.machine"),
+    "service.job": ("service.physical", "service.machine"),
+    "service.plan": ("service.job",),
+    "service.query": ("service.plan", "service.kafka", "service.spark", "version"),
+    "service.monitoring": ("service.query",),
+    "service.checkpoint": ("service.monitoring",),
+    "service.web": ("service.monitoring",),
+    "service.processes": ("service.query",),
+    "service.run": ("service.checkpoint", "service.web", "service.processes"),
+    "service.multi": ("service.run",),
+    "service.dev": ("service.job",),
     "service.client": ("service.plan", "service.kafka"),
     "service.flink": ("service.plan",),
     "service.library": ("service.run",),
-    "service.cli": ("service.run", "service.dev", "service.client", "service.flink"),
+    "service.cli": ("service.multi", "service.dev", "service.client", "service.flink"),
 }
 """Each layer and those right below it. A layer may import whatever lies below, however deep, and nothing else."""
 
+RUNNING = (
+    "service.query",
+    "service.monitoring",
+    "service.checkpoint",
+    "service.web",
+    "service.processes",
+    "service.run",
+    "service.multi",
+)
+"""The layers of a running job."""
+
 OUTSIDE: Mapping[str, tuple[str, ...]] = {
-    "pyspark": ("service.spark", "service.run", "service.library"),
-    "confluent_kafka": ("service.kafka", "service.run", "service.dev", "service.client", "version"),
+    "pyspark": ("service.spark", "service.library", *RUNNING),
+    "confluent_kafka": ("service.kafka", "service.dev", "service.client", "version", *RUNNING),
     "confluent_kafka.schema_registry": ("avro",),
     "sqlglot": ("service.plan", "service.flink"),
-    "duckdb": ("service.execute", "service.run", "service.dev"),
+    "duckdb": ("service.execute", "service.dev", *RUNNING),
     "pydantic": ("service.job",),
     "ruamel": ("service.job",),
     "rich": ("service.cli",),
     "click": ("service.cli", "service.dev"),
-    "prometheus_client": ("service.run",),
-    "opentelemetry": ("service.run",),
+    "prometheus_client": RUNNING,
+    "opentelemetry": RUNNING,
 }
 """The libraries that touch the world or take long to load, and the layers that know them."""
 
@@ -157,7 +157,9 @@ def test_all_is_imported_by_one_name() -> None:
 def test_workers_load_no_parser_of_sql() -> None:
     """What Spark's workers import to run a plan imports neither sqlglot nor pydantic, which take their time."""
     reached = set(
-        _reached(["rowkind.service.run.source", "rowkind.service.run.writer", "rowkind.service.spark.processor"])
+        _reached(
+            ["rowkind.service.query.source", "rowkind.service.query.spark_sink", "rowkind.service.spark.processor"]
+        )
     )
 
     assert not reached & {"sqlglot", "pydantic", "click", "ruamel"}
@@ -165,7 +167,7 @@ def test_workers_load_no_parser_of_sql() -> None:
 
 def test_planning_loads_no_columns() -> None:
     """What `rowkind check` and `explain` import needs neither Arrow nor numpy, which take half of the time."""
-    reached = set(_reached(["rowkind.service.run.queries", "rowkind.service.plan.explain.render"]))
+    reached = set(_reached(["rowkind.service.query.queries", "rowkind.service.plan.explain.render"]))
 
     assert not reached & {"pyarrow", "numpy", "duckdb", "pyspark", "confluent_kafka"}
 

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from rowkind.service.cli import main
+from rowkind.service.execute.metrics import METRICS
 from rowkind.service.job.load import load
-from rowkind.service.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -15,39 +15,38 @@ RUN_BY_ROWS = ("operators", "avro", "service/execute", "service/spark/store.py",
 NO_SIZES = {
     "how values, rows, state and addresses are written": """
         operators.arrangement.segment_format._ALIGN operators.arrangement.segment_format._OFFSETS_AT_LEAST
-        operators.arrivals._WIDTH operators.columns.arrival.PARTITION_BITS
+        operators.aggregate.arrivals._WIDTH operators.columns.arrival.PARTITION_BITS
         operators.columns.exact_numbers.DOUBLE_UNIT operators.columns.exact_numbers._BITS
         operators.columns.hashing.LONGEST operators.columns.hashing._STRIPE operators.columns.number_bytes._WIDTH
-        operators.columns.order_code.BITS operators.columns.order_code._READ operators.lookup_join._WIDTH
+        operators.columns.order_code.BITS operators.columns.order_code._READ operators.temporal_join.lookup._WIDTH
         operators.columns.packed_columns._SMALL
-        operators.temporal_filter._SPREAD avro.order.TIMESTAMP_BYTES avro.order._ABSENT_FIRST avro.order._PRESENT
+        operators.time.temporal_filter._SPREAD avro.order.TIMESTAMP_BYTES avro.order._ABSENT_FIRST avro.order._PRESENT
         avro.order._ABSENT_LAST service.execute.aggregate_arguments._LENGTH service.execute.members.SIDES
         service.spark.store._LEVEL
     """,
     "marks, tags and answers": """
-        operators.join_output.PAD operators.match_recognize._ROW operators.match_recognize._ENDS operators.over._FAILED
-        operators.partial_aggregate.RAW operators.partial_aggregate.PARTIAL operators.partial_aggregate._SUMS
-        operators.pattern_search.FALSE operators.pattern_search.TRUE operators.pattern_search.FAILED
-        operators.temporal_filter._BEGINS operators.temporal_filter._ENDS operators.versions.ENDS
-        avro.framing._NOT_FRAMED avro.framing._SHORT avro.framing._MISSING
+        operators.join.output.PAD operators.match.recognize._ROW operators.match.recognize._ENDS
+        operators.over.over._FAILED operators.aggregate.partial.RAW operators.aggregate.partial.PARTIAL
+        operators.aggregate.partial._SUMS operators.match.search.FALSE operators.match.search.TRUE
+        operators.match.search.FAILED operators.time.temporal_filter._BEGINS operators.time.temporal_filter._ENDS
+        operators.temporal_join.versions.ENDS avro.framing._NOT_FRAMED avro.framing._SHORT avro.framing._MISSING
     """,
     "numbers beyond all others, and limits of types": """
-        operators.arrangement.segment.LAST_SEQ operators.match_calls._BIGINT
-        operators.nearest.NOWHERE operators.rank._LARGEST_MARK operators.rank._ALL operators.rowtime.BEGINNING
-        operators.rowtime.END operators.temporal_filter._EARLIEST operators.temporal_filter._LATEST
-        avro.decode._DAY_MS avro.decode._MOST_MS avro.connect_values._UNKNOWN_PRECISION
-        avro.mismatch.MOST_DIGITS avro.sent._LEAST_MILLIS avro.sent._MOST_MILLIS avro.spelled._MOST_SCALE
-        avro.logical._MOST_DIGITS avro.spelled._FIRST_DAY service.execute.kernels.texts._SHORT
-        service.execute.kernels.texts._WHOLE avro.time_text._DAY avro.time_text._REPEAT_DAYS
-        avro.time_text._REPEAT_YEARS avro.timestamp_text.FIRST_DATE avro.timestamp_text.FIRST_MOMENT
-        avro.timestamp_text.LAST_DATE avro.timestamp_text.LAST_MOMENT service.execute.delete_times._YEAR_1_US
-        service.execute.far_times._APART_US
+        operators.arrangement.segment.LAST_SEQ operators.match.calls._BIGINT operators.temporal_join.nearest.NOWHERE
+        operators.rank.rank._LARGEST_MARK operators.rank.rank._ALL operators.columns.rowtime.BEGINNING
+        operators.columns.rowtime.END operators.time.temporal_filter._EARLIEST operators.time.temporal_filter._LATEST
+        avro.decode._DAY_MS avro.decode._MOST_MS avro.connect_values._UNKNOWN_PRECISION avro.mismatch.MOST_DIGITS
+        avro.sent._LEAST_MILLIS avro.sent._MOST_MILLIS avro.spelled._MOST_SCALE avro.logical._MOST_DIGITS
+        avro.spelled._FIRST_DAY service.execute.kernels.texts._SHORT service.execute.kernels.texts._WHOLE
+        avro.time_text._DAY avro.time_text._REPEAT_DAYS avro.time_text._REPEAT_YEARS avro.timestamp_text.FIRST_DATE
+        avro.timestamp_text.FIRST_MOMENT avro.timestamp_text.LAST_DATE avro.timestamp_text.LAST_MOMENT
+        service.execute.delete_times._YEAR_1_US service.execute.far_times._APART_US
     """,
     "limits beyond which a batch, a schema or a record is refused": """
-        operators.netting.LARGEST avro.cursor.DEEPEST avro.schema._DEEPEST avro.schema._LONGEST
+        operators.arrangement.netting.LARGEST avro.cursor.DEEPEST avro.schema._DEEPEST avro.schema._LONGEST
         avro.type._DEEPEST avro.type._MOST_NODES avro.walk._MOST_EMPTY_ITEMS
     """,
-    "how far around a row or a value is read": "operators.over._SPARE avro.cursor.FRONT avro.cursor.BACK",
+    "how far around a row or a value is read": "operators.over.over._SPARE avro.cursor.FRONT avro.cursor.BACK",
     "how long a message is": "avro.confluent_registry._LONGEST_WORDS avro.type._LONG",
     "answers of a registry": "avro.confluent_registry._NO_GUIDS avro.confluent_registry._INVALID",
     "times to wait, and of how many messages one is asked for its time": """

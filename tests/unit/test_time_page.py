@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from rowkind.service.cli import main
-from rowkind.service.metrics import METRICS
+from rowkind.service.execute.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "time.md").read_text()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from rowkind.service.checkpoint.checkpoint_metadata import Contents
+from rowkind.service.checkpoint.upgrade import upgrade
 from rowkind.service.job.load import load
-from rowkind.service.run.contents import Contents
-from rowkind.service.run.upgrade import upgrade
 from tests.run.process import Rowkind
 from tests.run.results import Results
 from tests.run.shop import COLUMNS, KEYS, MODES, Shop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalNode, PhysicalRank, PhysicalSink
-from rowkind.service.physical_tree import walk
+from rowkind.service.physical.tree import walk
 from rowkind.service.plan.explain.nodes import described
 from rowkind.service.plan.explain.values import Advice
 

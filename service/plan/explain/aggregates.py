@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
-from rowkind.operators.facts import HAS_NULL
-from rowkind.service.aggregation import AggregateCall, Aggregation
+from rowkind.operators.aggregate.function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
+from rowkind.operators.join.facts import HAS_NULL
 from rowkind.service.physical import PhysicalAggregate
+from rowkind.service.physical.aggregation import AggregateCall, Aggregation
 from rowkind.service.plan.explain.description import NodeDescription, StepState
 from rowkind.service.plan.explain.state import called, comes_alive, for_long, until, values
 from rowkind.service.plan.explain.values import Advice, AggregateValues, FactValues, NamedCall, StepValues

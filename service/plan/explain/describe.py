@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowkind.operators.field_roles import roles as field_roles
-from rowkind.service.aggregation import Aggregation
-from rowkind.service.calc import ROW_DIGEST, Calc, Contest
-from rowkind.service.computes import computes
-from rowkind.service.expression import Expand
-from rowkind.service.graph import GraphOperator, graph, is_shuffled
 from rowkind.service.physical import PhysicalAggregate, PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion
+from rowkind.service.physical.aggregation import Aggregation
+from rowkind.service.physical.calc import ROW_DIGEST, Calc, Contest
+from rowkind.service.physical.computes import computes
+from rowkind.service.physical.expression import Expand
+from rowkind.service.physical.graph import GraphOperator, graph, is_shuffled
 from rowkind.service.plan.explain.advice import advice
 from rowkind.service.plan.explain.description import Description, Fact, QueryDescription, Step, Way
 from rowkind.service.plan.explain.nodes import described

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rowkind.service.join_kinds import JOIN_NAMES
 from rowkind.service.physical import PhysicalInput, PhysicalJoin, PhysicalLookup, PhysicalNode, PhysicalScan
-from rowkind.service.physical_tree import remade_inputs
+from rowkind.service.physical.join_kinds import JOIN_NAMES
+from rowkind.service.physical.time_match import TimeMatch
+from rowkind.service.physical.tree import remade_inputs
 from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState
 from rowkind.service.plan.explain.hot_keys import hot_keys, spreadable, spreadable_values
 from rowkind.service.plan.explain.state import (
@@ -24,7 +25,6 @@ from rowkind.service.plan.explain.state import (
 from rowkind.service.plan.explain.values import ABSENT, Advice, JoinDetails, JoinValues, LookupValues
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.scalar.types import family
-from rowkind.service.time_match import TimeMatch
 
 _JOINS = {"semi": "SEMI", "anti": "ANTI", "not in": "NULL-AWARE ANTI", "mark": "MARK", "in": "NULL-AWARE MARK"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rowkind.operators.match_calls import MatchNumber
+from rowkind.operators.match.calls import MatchNumber
 from rowkind.service.job.duration import show as show_ms
 from rowkind.service.physical import PhysicalMatch
 from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState

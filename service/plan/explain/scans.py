@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from rowkind.service.job.duration import show
 from rowkind.service.physical import PhysicalScan, PhysicalUnion
+from rowkind.service.physical.source_table import SourceTable, Watermark
 from rowkind.service.plan.explain.description import Fact, NodeDescription
 from rowkind.service.plan.explain.records import column_values, columns
 from rowkind.service.plan.explain.values import ABSENT, ScanDetails, ScanValues, WatermarkValues
-from rowkind.service.source_table import SourceTable, Watermark
 
 _FORMATS = {"avro": "", "plain_avro": "Avro without a frame", "json": "JSON"}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.job.duration import show
 from rowkind.service.physical import (
     PhysicalInput,
@@ -16,7 +15,8 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSession,
 )
-from rowkind.service.physical_tree import inputs
+from rowkind.service.physical.clocks import Clock, Closing, ColumnTime
+from rowkind.service.physical.tree import inputs
 from rowkind.service.plan.explain.description import StepState
 from rowkind.service.plan.explain.values import ABSENT, Closes, StateLayout, StateValues
 

@@ -12,10 +12,10 @@ from functools import cache
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.operators.ranking import RankFunction, Ties
-from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.operators.rank.ranking import RankFunction, Ties
 from rowkind.service.physical import RankStrategy
-from rowkind.service.source_table import TopicFormat
+from rowkind.service.physical.join_kinds import PhysicalJoinKind
+from rowkind.service.physical.source_table import TopicFormat
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
 """The value of a key that is left out."""

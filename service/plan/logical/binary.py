@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.field_roles import ASIDE, RESULTS
-from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.service.physical.join_kinds import PhysicalJoinKind
+from rowkind.service.physical.time_match import TimeMatch
 from rowkind.service.plan.logical.node import LogicalBinary
-from rowkind.service.time_match import TimeMatch
 
 
 @dataclass(frozen=True)

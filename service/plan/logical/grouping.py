@@ -12,9 +12,9 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.field_roles import ASIDE, COLUMN, MERGED
-from rowkind.operators.match_calls import MatchAggregate, Navigation
-from rowkind.service.clocks import Ending
-from rowkind.service.matching import CalledColumn, SoughtPattern
+from rowkind.operators.match.calls import MatchAggregate, Navigation
+from rowkind.service.physical.clocks import Ending
+from rowkind.service.physical.matching import CalledColumn, SoughtPattern
 from rowkind.service.plan.calls import LogicalCall, LogicalDefine, OrderColumn
 from rowkind.service.plan.logical.node import LogicalGrouping, Types
 from rowkind.service.plan.scalar.conjuncts import reads

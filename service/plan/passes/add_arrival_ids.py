@@ -27,8 +27,8 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from rowkind.operators.aggregate_function import ARRIVALS
-from rowkind.service.calc import ARRIVAL
+from rowkind.operators.aggregate.function import ARRIVALS
+from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (

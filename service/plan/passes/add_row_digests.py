@@ -24,7 +24,8 @@ from functools import partial
 
 from sqlglot import exp
 
-from rowkind.service.calc import ROW_DIGEST
+from rowkind.service.physical.calc import ROW_DIGEST
+from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.plan.logical import (
     LogicalBinary,
     LogicalFilter,
@@ -39,7 +40,6 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.tree import Rules, first, over, rewritten
-from rowkind.service.source_table import SourceTable
 
 
 def add_row_digests(query: Query) -> Query:

@@ -15,7 +15,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
-from rowkind.service.clocks import Clock, Closing, ColumnTime
+from rowkind.service.physical.clocks import Clock, Closing, ColumnTime
 from rowkind.service.plan.logical import LogicalAggregate, LogicalInput, LogicalMatch, LogicalNode
 from rowkind.service.plan.passes.derive_state_cleanup import Tables, timed_tables
 from rowkind.service.plan.query import Query

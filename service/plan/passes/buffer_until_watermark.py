@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from rowkind.service.clocks import Closing
+from rowkind.service.physical.clocks import Closing
 from rowkind.service.plan.calls import LogicalOverCall
 from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal

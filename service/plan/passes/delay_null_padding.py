@@ -26,7 +26,7 @@ from functools import partial
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.service.clocks import ColumnTime
+from rowkind.service.physical.clocks import ColumnTime
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalFilter,

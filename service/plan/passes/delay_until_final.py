@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from rowkind.service.clocks import Clock, Closing, ColumnTime
+from rowkind.service.physical.clocks import Clock, Closing, ColumnTime
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalFilter,

@@ -22,7 +22,8 @@ from functools import partial
 
 from sqlglot import exp
 
-from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending, TimeBounds
+from rowkind.service.physical.clocks import Clock, Closing, ColumnTime, Ending, TimeBounds
+from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalInput,
@@ -40,7 +41,6 @@ from rowkind.service.plan.traits.followed import EventTime, is_processing_time
 from rowkind.service.plan.traits.sessions import session_of
 from rowkind.service.plan.traits.time_bounds import Stay, stays_of, time_bounds
 from rowkind.service.plan.tree import Rules, rewritten, walk
-from rowkind.service.source_table import SourceTable
 
 Tables = Mapping[str, SourceTable]
 

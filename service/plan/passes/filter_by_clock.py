@@ -18,7 +18,7 @@ from functools import partial
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.service.clocks import Clock, ColumnTime
+from rowkind.service.physical.clocks import Clock, ColumnTime
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (

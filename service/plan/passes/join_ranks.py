@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.operators.ranking import RankFunction, Ranking
+from rowkind.operators.rank.ranking import RankFunction, Ranking
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal

@@ -4,7 +4,7 @@
 
 Two Normalizes of the table, of its names and its cities, are one with both; then the joins above them may be one, and
 so on; two aggregates by the same columns are one with the calls of both. A graph has one operator for all that compute
-the same (`service.graph`), with a calc at its exit for each consumer: here they are made to compute the same.
+the same (`service.physical.graph`), with a calc at its exit for each consumer: here they are made to compute the same.
 
 It saves the state of all but one, where that one keeps no more rows than each of them did: a key or a digest tells the
 rows of each apart, or the columns of one are all there are. Elsewhere rows that look alike to each of them, and are
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from rowkind.service.calc import ARRIVAL
+from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.logical import (
     LogicalAggregate,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalExpand,

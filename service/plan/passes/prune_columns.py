@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from rowkind.service.calc import ARRIVAL
+from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalBinary,

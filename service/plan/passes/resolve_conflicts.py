@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.operators.ranking import Ranking
+from rowkind.operators.rank.ranking import Ranking
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalRank
 from rowkind.service.plan.query import Query

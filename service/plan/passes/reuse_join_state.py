@@ -3,8 +3,8 @@
     a JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k      a, b and c are kept, and not a JOIN b as well
 
 That the two have one key means that they run in one shard, where the second can read what the first keeps
-(`operators.remade_rows`). It reads of the touched keys what it would emit anyway, so that it costs no more than to have
-those rows joined once more. Kept all the same are inputs
+(`operators.join.recomputed_rows`). It reads of the touched keys what it would emit anyway, so that it costs no more
+than to have those rows joined once more. Kept all the same are inputs
 
     of pairs that a condition chose     it would be asked again about all pairs of a key, of which it let pass a few
     with computed columns or a filter   they would be computed again

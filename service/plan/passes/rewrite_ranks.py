@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from rowkind.operators.framing import Frame
-from rowkind.operators.ranking import Ranking, Ties
+from rowkind.operators.over.framing import Frame
+from rowkind.operators.rank.ranking import Ranking, Ties
 from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal

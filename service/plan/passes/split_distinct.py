@@ -3,7 +3,7 @@
     SELECT g, COUNT(DISTINCT x) … GROUP BY g     COUNT(x) by g over the rows of SELECT DISTINCT g, x
 
 What else is asked of the group is added up by g and x first and then by g: not sums, which would be rounded twice or
-not fit on the way, but accumulators (`operators.aggregate_stages`); extremes as what they are.
+not fit on the way, but accumulators (`operators.aggregate.stages`); extremes as what they are.
 
     SELECT g, COUNT(DISTINCT x), SUM(y) …        COUNT(x), and the sum of s, by g over s = what is added up of y by g, x
 
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rowkind.avro.schema import Type
-from rowkind.operators.aggregate_function import EXTREMES, GATHERED
+from rowkind.operators.aggregate.function import EXTREMES, GATHERED
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal

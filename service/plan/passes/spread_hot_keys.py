@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from rowkind.service.join_kinds import MAY_BE_SPREAD
+from rowkind.service.physical.join_kinds import MAY_BE_SPREAD
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.service.expression import Expression
+from rowkind.service.physical.expression import Expression
 from rowkind.service.plan.scalar import arithmetic as scalar_arithmetic
 from rowkind.service.plan.scalar import calls as scalar_calls
 from rowkind.service.plan.scalar import conditions as scalar_conditions

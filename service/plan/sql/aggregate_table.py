@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rowkind.operators.aggregate_function import AggregateFunction
+from rowkind.operators.aggregate.function import AggregateFunction
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.aggregate_function import ARRIVALS, BITS, EXTREMES, GATHERED, MOMENTS, AggregateFunction
+from rowkind.operators.aggregate.function import ARRIVALS, BITS, EXTREMES, GATHERED, MOMENTS, AggregateFunction
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.scalar.job_functions import function_of
 from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, STRING, decimal, family

@@ -8,7 +8,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalJoin, LogicalNode, LogicalProject

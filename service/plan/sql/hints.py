@@ -12,11 +12,11 @@ from typing import TypeVar, get_args
 from sqlglot import exp
 
 from rowkind.service.job import duration
-from rowkind.service.keys import MOST_SALTS
+from rowkind.service.physical.keys import MOST_SALTS
+from rowkind.service.physical.source_table import OnExpire
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.query import SkewHint, TtlHint
 from rowkind.service.plan.syntax import sql_text
-from rowkind.service.source_table import OnExpire
 
 _KNOWN = "STATE_TTL('alias' = '7d'), SKEW('alias'), ORDERED, SPLIT_DISTINCT and UNBOUNDED_RANK are"
 _BARE = ("ORDERED", "SPLIT_DISTINCT", "UNBOUNDED_RANK")

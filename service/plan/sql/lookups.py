@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
+from rowkind.service.physical.time_match import Comparison, TimeMatch
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
@@ -38,7 +39,6 @@ from rowkind.service.plan.sql.versioned_views import history
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.followed import is_processing_time
 from rowkind.service.plan.traits.unique_keys import meets_one
-from rowkind.service.time_match import Comparison, TimeMatch
 
 _COMPARISONS: Mapping[type[exp.Expr], tuple[Comparison, Comparison]] = {
     exp.GTE: (">=", "<="),

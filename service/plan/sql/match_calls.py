@@ -16,16 +16,9 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.match_calls import (
-    Classifier,
-    MatchAggregate,
-    MatchCall,
-    MatchFunction,
-    MatchNumber,
-    Navigation,
-)
-from rowkind.operators.row_pattern import Program, resumed
-from rowkind.service.matching import CalledColumn
+from rowkind.operators.match.calls import Classifier, MatchAggregate, MatchCall, MatchFunction, MatchNumber, Navigation
+from rowkind.operators.match.pattern import Program, resumed
+from rowkind.service.physical.matching import CalledColumn
 from rowkind.service.plan.columns import by_name
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved

@@ -14,8 +14,8 @@ from typing import Literal
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.row_pattern import Program, Skip, program, resumed
-from rowkind.service.matching import SoughtPattern
+from rowkind.operators.match.pattern import Program, Skip, program, resumed
+from rowkind.service.physical.matching import SoughtPattern
 from rowkind.service.plan.calls import LogicalDefine, OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal

@@ -20,7 +20,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import by_name, columns, kept
 from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject
 from rowkind.service.plan.scalar.conjuncts import reads

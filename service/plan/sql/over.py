@@ -22,7 +22,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.framing import Frame, OverFunction, Placing, code
+from rowkind.operators.over.framing import Frame, OverFunction, Placing, code
 from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from rowkind.operators.row_pattern import (
+from rowkind.operators.match.pattern import (
     Pattern,
     PatternChoice,
     PatternRepeat,

@@ -1,7 +1,7 @@
 """When sessions end: the largest time of each, and the gap.
 
-All rows of a session are sent again when its end moves, if they have it as a column (`operators.session`). So they have
-it only where a query reads it, and an aggregate of whole sessions computes it instead:
+All rows of a session are sent again when its end moves, if they have it as a column (`operators.time.session`). So they
+have it only where a query reads it, and an aggregate of whole sessions computes it instead:
 
     … GROUP BY k, window_start, window_end      … MAX(ts) + gap GROUP BY k, window_start
 

@@ -17,7 +17,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalJoin, LogicalNode, LogicalProject

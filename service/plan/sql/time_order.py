@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from rowkind.service.clocks import Clock
+from rowkind.service.physical.clocks import Clock
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalTemporalFilter

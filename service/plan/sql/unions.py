@@ -14,7 +14,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal

@@ -17,7 +17,7 @@ from typing import cast
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.ranking import RankFunction
+from rowkind.operators.rank.ranking import RankFunction
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word

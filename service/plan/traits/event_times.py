@@ -37,7 +37,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.operators.match_calls import Navigation
+from rowkind.operators.match.calls import Navigation
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalExpand,

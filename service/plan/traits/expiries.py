@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowkind.service.physical.source_table import OnExpire
 from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
@@ -12,7 +13,6 @@ from rowkind.service.plan.query import Query, TtlHint
 from rowkind.service.plan.traits.aliases import source
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.tree import inputs
-from rowkind.service.source_table import OnExpire
 
 
 def table(node: LogicalNode) -> LogicalScan | None:

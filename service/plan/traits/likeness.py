@@ -17,8 +17,8 @@ from typing import Any
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.service.calc import ARRIVAL
-from rowkind.service.digests import ColumnTexts, Walk
+from rowkind.service.physical.calc import ARRIVAL
+from rowkind.service.physical.digests import ColumnTexts, Walk
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalJoin,
@@ -21,7 +22,6 @@ from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.followed import PROCESSING, TimeColumn
 from rowkind.service.plan.traits.time_bounds import time_bounds
 from rowkind.service.plan.tree import walk
-from rowkind.service.source_table import SourceTable
 
 _Origins = frozenset[TimeColumn]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.service.calc import is_internal
+from rowkind.service.physical.calc import is_internal
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalBinary,

@@ -50,7 +50,7 @@ from sqlglot import exp
 
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Type
-from rowkind.service.clocks import TimeBounds
+from rowkind.service.physical.clocks import TimeBounds
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalJoin
 from rowkind.service.plan.scalar.intervals import amount

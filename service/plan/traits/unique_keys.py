@@ -28,7 +28,7 @@ from itertools import islice, permutations, product
 
 from sqlglot import exp
 
-from rowkind.operators.match_calls import MatchNumber
+from rowkind.operators.match.calls import MatchNumber
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowkind.service import physical
-from rowkind.service.aggregation import AggregateCall, Aggregation, GatheredOrder
+from rowkind.service.physical.aggregation import AggregateCall, Aggregation, GatheredOrder
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rowkind.service import physical
-from rowkind.service.aggregation import Aggregation
-from rowkind.service.calc import Contest
+from rowkind.service.physical.aggregation import Aggregation
+from rowkind.service.physical.calc import Contest
 
 
 def with_first_step(node: physical.PhysicalNode, step: Aggregation | Contest) -> physical.PhysicalNode:

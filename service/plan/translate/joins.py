@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
+from rowkind.operators.join.facts import HAS_NULL, NOT_EMPTY
 from rowkind.service import physical
-from rowkind.service.clocks import TimeBounds
-from rowkind.service.join_kinds import JOIN_NAMES
-from rowkind.service.physical_tree import fused, level, without_unions
+from rowkind.service.physical.clocks import TimeBounds
+from rowkind.service.physical.join_kinds import JOIN_NAMES
+from rowkind.service.physical.tree import fused, level, without_unions
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rowkind.avro.schema import Type
 from rowkind.service import physical
-from rowkind.service.matching import DefinedVariable, Matching
+from rowkind.service.physical.matching import DefinedVariable, Matching
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.calls import LogicalDefine
 from rowkind.service.plan.columns import columns

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Record, Type
 from rowkind.service import physical
-from rowkind.service.calc import Calc, OnError
-from rowkind.service.keys import Salt
+from rowkind.service.physical.calc import Calc, OnError
+from rowkind.service.physical.keys import Salt
 from rowkind.service.plan.calcs import Edge
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns

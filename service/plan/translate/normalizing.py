@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowkind.service import physical
-from rowkind.service.calc import ARRIVAL
+from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.plan.calcs import Edge
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalNode, LogicalNormalize

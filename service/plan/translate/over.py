@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowkind.service import physical
-from rowkind.service.over_call import WindowCall
+from rowkind.service.physical.over_call import WindowCall
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalNode, LogicalOver

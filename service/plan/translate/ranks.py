@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowkind.service import physical
-from rowkind.service.calc import Contest
+from rowkind.service.physical.calc import Contest
 from rowkind.service.plan.calcs import Edge, rank_condition, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalRank

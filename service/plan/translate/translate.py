@@ -14,7 +14,7 @@ from typing import Any
 
 from rowkind.avro.schema import Record
 from rowkind.service import physical
-from rowkind.service.calc import ARRIVAL, ROW_DIGEST, Calc, OnError
+from rowkind.service.physical.calc import ARRIVAL, ROW_DIGEST, Calc, OnError
 from rowkind.service.plan.calcs import Edge, calc, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (

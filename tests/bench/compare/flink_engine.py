@@ -5,7 +5,7 @@ takes no key for a topic to which rows are only appended, so its rows go through
 whose schema may declare one; nothing is converted or copied on the way. Windows need no keys and
 are left alone.
 
-The jars come from Maven Central into a cache (`service.jars`); the JVM is driven through py4j, which is part of
+The jars come from Maven Central into a cache (`service.machine.jars`); the JVM is driven through py4j, which is part of
 pyspark, so that there is no code in Java. Flink has no registry client on Maven Central: that a value begins with the
 five bytes of Confluent's frame is told to it as five BOOLEAN columns before the table's own, one byte each, which it
 reads as cheaply as a registry's format does.
@@ -28,7 +28,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from rowkind.service.dev.jars import logging_jars
-from rowkind.service.jars import Module, fetched, java, spark_jars
+from rowkind.service.machine.jars import Module, fetched, java, spark_jars
 from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Progress, Setting
 from tests.bench.compare.queries import Query
 from tests.bench.compare.tables import TABLES

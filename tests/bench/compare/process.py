@@ -13,7 +13,7 @@ _KINDS = {
     "JVM": b"java\n",
     "writers": b"rowkind-writer\n",
     "stand-ins": b"stand_in.py",
-    "what forks": b"service.run.forks",
+    "what forks": b"service.processes.forks",
     "workers of tasks": b"worker_daemon\0pyspark.worker\0",
     "source runners": b"streaming_source_runner",
     "other pyspark": b"pyspark",

@@ -14,9 +14,9 @@ import pyarrow as pa
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Rows, binary
-from rowkind.service.calc import Calc
-from rowkind.service.expression import Expression
-from rowkind.service.keys import Key, SubKeyPart
+from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.expression import Expression
+from rowkind.service.physical.keys import Key, SubKeyPart
 
 I, UB, UA, D = RowKind  # noqa: E741 -- the kinds by their letters
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "customer": "INT", "amount": "DOUBLE", "note": "STRING"}, name="orders")

@@ -13,17 +13,17 @@ import pytest
 from rowkind.avro import codec
 from rowkind.avro.order import comparable
 from rowkind.avro.schema import Record, Type
+from rowkind.operators.aggregate.partial import add_up
 from rowkind.operators.columns.changes import Rows, binary
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.partial_aggregate import add_up
-from rowkind.operators.ranking import Ranking
-from rowkind.service.aggregation import AggregateCall, Aggregation
-from rowkind.service.calc import Calc, Contest
+from rowkind.operators.rank.ranking import Ranking
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError
-from rowkind.service.expression import Expression
-from rowkind.service.keys import Key, SubKeyPart
+from rowkind.service.physical.aggregation import AggregateCall, Aggregation
+from rowkind.service.physical.calc import Calc, Contest
+from rowkind.service.physical.expression import Expression
+from rowkind.service.physical.keys import Key, SubKeyPart
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
     LARGE,

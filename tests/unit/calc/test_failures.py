@@ -14,11 +14,11 @@ from rowkind.avro.schema import Record, Type
 from rowkind.operators.columns.batch import Emitted
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.errors import RowFailed
-from rowkind.service.calc import Calc, OnError
 from rowkind.service.execute import calc, failures
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut, OnFailure
-from rowkind.service.expression import Expression
+from rowkind.service.physical.calc import Calc, OnError
+from rowkind.service.physical.expression import Expression
 from tests.unit.calc.rows import BY_CUSTOMER, LARGE, ORDERS, UA, UB, D, I, changes_of, columns, decoded, encoded, kinds
 
 NEXT = Expression('"id" + CAST(1 AS BIGINT)', Type.of("BIGINT"), ("id",), "o.id + 1")

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.schema import Record, Type
-from rowkind.operators.aggregate_function import AggregateFunction
-from rowkind.service.aggregation import AggregateCall
+from rowkind.operators.aggregate.function import AggregateFunction
 from rowkind.service.execute.gathering import Gathering
+from rowkind.service.physical.aggregation import AggregateCall
 
 BIGINT = Record.of({"x": "BIGINT"})
 

@@ -22,9 +22,9 @@ from rowkind.service.execute import calc
 from rowkind.service.execute.grouping_sets import in_sets
 from rowkind.service.job.load import load
 from rowkind.service.physical import PhysicalScan, PhysicalSink
-from rowkind.service.physical_tree import walk
+from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import Fold, MemoryEngine
+from rowkind.service.query.memory import Fold, MemoryEngine
 
 COLUMNS = {"id": "BIGINT NOT NULL", "a": "INT", "b": "STRING", "v": "BIGINT", "w": "DOUBLE"}
 CALLS = "COUNT(*) AS n, SUM(v) AS s, AVG(w) AS m, MIN(v) AS low, MAX(w) AS high"

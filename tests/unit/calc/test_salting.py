@@ -9,10 +9,10 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.join import Join, JoinSpec
-from rowkind.operators.join_input import Side
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.join import Join, JoinSpec
 from rowkind.service.execute.salting import salted
-from rowkind.service.keys import Salt
+from rowkind.service.physical.keys import Salt
 
 SHARDS = 32
 

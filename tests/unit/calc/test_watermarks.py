@@ -14,14 +14,14 @@ from rowkind.avro.schema import Record
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.block import Block
 from rowkind.operators.columns.changes import Rows
-from rowkind.operators.rowtime import BEGINNING, END
-from rowkind.service.clocks import Clock
+from rowkind.operators.columns.rowtime import BEGINNING, END
 from rowkind.service.execute.column_times import in_ms
 from rowkind.service.execute.watermarks import NO_TABLE, Watermarks, marks_of, passing
 from rowkind.service.job.table import WatermarkSettings
+from rowkind.service.physical.clocks import Clock
+from rowkind.service.physical.source_table import Watermark
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.watermarks import watermark
-from rowkind.service.source_table import Watermark
 
 ORDERS, BOTH = Clock((("orders", 30),)), Clock((("orders", 30), ("payments", 10)))
 DECLARED = Record.of({"id": "BIGINT NOT NULL", "placed": "TIMESTAMP", "slow": "BOOLEAN", "n": "INT"})

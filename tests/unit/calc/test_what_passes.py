@@ -13,10 +13,10 @@ import pytest
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.columns.batch import Emitted
 from rowkind.operators.columns.changes import Changes, Rows
-from rowkind.service.calc import Calc
 from rowkind.service.execute import calc, failures
 from rowkind.service.execute.failures import OnFailure
-from rowkind.service.expression import Expression
+from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.expression import Expression
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
     LARGE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rowkind.service.budget import Budget, budget, least
 from rowkind.service.job import size
+from rowkind.service.machine.budget import Budget, budget, least
 
 _MB = 1 << 20
 

@@ -13,7 +13,7 @@ from rowkind.service.job.duration import parse, show
 from rowkind.service.job.errors import JobError
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
-from rowkind.service.source_table import Start
+from rowkind.service.physical.source_table import Start
 
 HEAD = "job: shop\n"
 TAIL = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rowkind.service.execute.metrics import parse
 from rowkind.service.kafka.ages import ages
 from rowkind.service.kafka.record import Made
-from rowkind.service.metrics import parse
 
 NOW = 1_767_225_600.0
 

@@ -17,9 +17,9 @@ from rowkind.service.client.produce import forms
 from rowkind.service.job.columns import as_written
 from rowkind.service.job.load import loaded
 from rowkind.service.kafka.decode import DecodedRecords
+from rowkind.service.physical.row_kind import RowKindHeader
+from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.plan.pipeline import source_table
-from rowkind.service.row_kind import RowKindHeader
-from rowkind.service.source_table import SourceTable
 from tests.unit.kafka.test_formats import avro, read
 
 RECORD = Record.of({"id": "BIGINT NOT NULL", "name": "STRING", "day": "DATE", "amount": "DECIMAL(10,2)"})

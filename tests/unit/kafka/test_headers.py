@@ -11,7 +11,7 @@ from rowkind.operators.columns.changes import binary
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import FencedError, MissingTopicError, RefusedError, UnreachableError, translate
 from rowkind.service.kafka.spec import OPTION
-from rowkind.service.row_kind import PRESETS, spellings
+from rowkind.service.physical.row_kind import PRESETS, spellings
 
 
 def test_every_preset_can_be_written_and_is_read_back_as_what_it_can_say() -> None:

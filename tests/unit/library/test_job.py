@@ -19,7 +19,7 @@ import rowkind
 from rowkind.service.job.errors import JobError
 from rowkind.service.library.job import SinkError
 from rowkind.service.plan.errors import PlanError
-from rowkind.service.run.trial import InputError
+from rowkind.service.query.trial import InputError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ORDERS = rowkind.Job.load(EXAMPLES / "orders-payments" / "job.yaml", {})

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rowkind.operators.accumulators import AccumulatorCall
-from rowkind.operators.aggregate import Aggregate
-from rowkind.operators.aggregate_spec import AggregateSpec, accumulator
+from rowkind.operators.aggregate.accumulators import AccumulatorCall
+from rowkind.operators.aggregate.aggregate import Aggregate
+from rowkind.operators.aggregate.partial import PARTIAL, add_up, one_of_each_group, partial
+from rowkind.operators.aggregate.spec import AggregateSpec, accumulator
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Output
-from rowkind.operators.partial_aggregate import PARTIAL, add_up, one_of_each_group, partial
 
 BIGINT, DOUBLE = pa.int64(), pa.float64()
 COUNT = AccumulatorCall("count", BIGINT)

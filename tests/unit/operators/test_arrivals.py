@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rowkind.operators.arrivals import Arrivals, arrivals, arrived, settled
+from rowkind.operators.aggregate.arrivals import Arrivals, arrivals, arrived, settled
 from rowkind.operators.columns.changes import binary
 
 

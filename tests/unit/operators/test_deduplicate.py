@@ -9,7 +9,7 @@ import pytest
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.rank import Rank
+from rowkind.operators.rank.rank import Rank
 from tests.changelogs import Change, Row, unpack
 from tests.oracle.ranked import RankInput, deduplication
 

@@ -11,8 +11,8 @@ import pytest
 
 from rowkind.operators.changelog import SYMBOLS, ChangelogMode
 from rowkind.operators.columns.changes import Changes, binary, constant
+from rowkind.operators.columns.emission import RetractionError, net
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.emission import RetractionError, net
 
 Change = tuple[str, bytes, bytes]
 """Row kind, key and row."""

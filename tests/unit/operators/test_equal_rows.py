@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from rowkind.operators.accumulators import AccumulatorCall
+from rowkind.operators.aggregate.accumulators import AccumulatorCall
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
-from rowkind.operators.join import Join, JoinSpec
-from rowkind.operators.join_input import Side
-from rowkind.operators.normalize import Normalize
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.join import Join, JoinSpec
+from rowkind.operators.join.semi_join import SemiJoin, SemiJoinSpec
+from rowkind.operators.normalize.normalize import Normalize
 from rowkind.operators.operator import Operator, Output
-from rowkind.operators.rank import Rank, RankSpec
-from rowkind.operators.ranking import RankFunction, Ranking
-from rowkind.operators.semi_join import SemiJoin, SemiJoinSpec
+from rowkind.operators.rank.rank import Rank, RankSpec
+from rowkind.operators.rank.ranking import RankFunction, Ranking
 from tests import changelogs
 from tests.changelogs import Change, Row, Table, changed, pack
 from tests.oracle.ranked import RankInput

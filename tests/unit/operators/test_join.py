@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rowkind.operators import join_rows, netting
+from rowkind.operators.arrangement import netting
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Mask
 from rowkind.operators.errors import BatchTooLarge
-from rowkind.operators.join import Join, JoinKind, JoinSpec
-from rowkind.operators.join_input import Side
+from rowkind.operators.join import rows as join_rows
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.join import Join, JoinKind, JoinSpec
 from rowkind.operators.operator import Output
 from tests import changelogs
 from tests.changelogs import Change, Row, Table, pack, unpack

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.match_calls import MatchCall, MatchNumber, Navigation
-from rowkind.operators.match_recognize import MatchRecognize, ReadableRows
+from rowkind.operators.columns.rowtime import END
+from rowkind.operators.match.calls import MatchCall, MatchNumber, Navigation
+from rowkind.operators.match.pattern import Pattern, PatternRepeat, PatternSequence, PatternVariable, Skip
+from rowkind.operators.match.recognize import MatchRecognize, ReadableRows
 from rowkind.operators.operator import Output
-from rowkind.operators.row_pattern import Pattern, PatternRepeat, PatternSequence, PatternVariable, Skip
-from rowkind.operators.rowtime import END
 from tests.changelogs import Row, strong_hash, unpack
 from tests.oracle.row_patterns import ID, UNIT, Condition, Sought
 from tests.oracle.test_match_oracle import columns

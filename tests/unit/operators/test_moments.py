@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rowkind.operators.accumulators import AccumulatorCall
-from rowkind.operators.aggregate_function import MomentFunction
-from rowkind.operators.aggregate_spec import accumulator
+from rowkind.operators.aggregate.accumulators import AccumulatorCall
+from rowkind.operators.aggregate.function import MomentFunction
+from rowkind.operators.aggregate.spec import accumulator
 
 DOUBLE = pa.float64()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.join_input import Side
-from rowkind.operators.normalize import Normalize
+from rowkind.operators.join.input import Side
+from rowkind.operators.normalize.normalize import Normalize
 from rowkind.operators.operator import Output
 from tests import changelogs
 from tests.changelogs import Change, Row, Table, unpack

@@ -10,8 +10,8 @@ import pytest
 from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.framing import Frame
-from rowkind.operators.over import Over
+from rowkind.operators.over.framing import Frame
+from rowkind.operators.over.over import Over
 from tests.changelogs import Change, Row, changed
 from tests.oracle.overs import OverInput, call, over, position, spec
 

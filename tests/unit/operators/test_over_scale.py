@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from rowkind.operators.framing import code
-from rowkind.operators.over_scale import LARGEST, LEAST, Scale, codes
+from rowkind.operators.over.framing import code
+from rowkind.operators.over.scale import LARGEST, LEAST, Scale, codes
 from tests.seeds import seeds
 
 DOUBLES = Scale(doubles=True)

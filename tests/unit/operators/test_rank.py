@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rowkind.operators import rank
 from rowkind.operators.arrangement import compaction
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.segment import Segment
@@ -20,8 +19,9 @@ from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, binary
-from rowkind.operators.rank import Rank, RankSpec
-from rowkind.operators.ranking import Ranking, Ties
+from rowkind.operators.rank import rank
+from rowkind.operators.rank.rank import Rank, RankSpec
+from rowkind.operators.rank.ranking import Ranking, Ties
 from tests.changelogs import Change, Row, unpack
 from tests.oracle.ranked import RankInput, identity, numbered
 

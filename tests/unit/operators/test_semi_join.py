@@ -7,9 +7,9 @@ import pytest
 from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.join_input import Side
+from rowkind.operators.join.input import Side
+from rowkind.operators.join.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from rowkind.operators.operator import Output
-from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, Table, unpack
 from tests.oracle.facts import with_facts

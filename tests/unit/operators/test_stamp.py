@@ -9,7 +9,7 @@ from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, binary
-from rowkind.operators.stamp import Stamp
+from rowkind.operators.time.stamp import Stamp
 
 
 def timed(payloads: pa.BinaryArray, times: Int64s) -> pa.BinaryArray:

@@ -13,9 +13,9 @@ import pytest
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Int64s
+from rowkind.operators.columns.rowtime import BEGINNING, END
 from rowkind.operators.operator import Output
-from rowkind.operators.rowtime import BEGINNING, END
-from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
+from rowkind.operators.time.temporal_filter import TemporalFilter, TemporalFilterSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, Table, unpack
 from tests.seeds import seeds

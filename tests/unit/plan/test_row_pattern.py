@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from rowkind.operators.row_pattern import Instruction, PatternRepeat, PatternVariable, first_variables, program, resumed
+from rowkind.operators.match.pattern import (
+    Instruction,
+    PatternRepeat,
+    PatternVariable,
+    first_variables,
+    program,
+    resumed,
+)
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.sql.row_pattern import NamedPattern, row_pattern
 from tests.oracle.row_patterns import spelled

@@ -10,7 +10,7 @@ import sqlglot
 
 from rowkind.avro.schema import Record
 from rowkind.service.execute.expressions import ExpressionError, evaluate
-from rowkind.service.expression import Expression
+from rowkind.service.physical.expression import Expression
 from rowkind.service.plan.errors import Refusal, mark
 from rowkind.service.plan.scalar.scalars import compile_condition, compile_scalar
 from rowkind.service.plan.sql.dialect import RowkindSql

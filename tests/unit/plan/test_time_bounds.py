@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp, parse_one
 
-from rowkind.service.clocks import TimeBounds
+from rowkind.service.physical.clocks import TimeBounds
 from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalUnion
 from rowkind.service.plan.traits.time_bounds import Stay, stays_of, time_bounds
 

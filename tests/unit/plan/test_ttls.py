@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.source_table import SourceTable
 from tests.clocked import job_of
 
 QUERIES = {

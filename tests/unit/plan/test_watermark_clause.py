@@ -9,9 +9,9 @@ import pytest
 
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
+from rowkind.service.physical.source_table import Watermark
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan, source_table
-from rowkind.service.source_table import Watermark
 from tests.clocked import Clocked
 
 SECOND = 1_000_000

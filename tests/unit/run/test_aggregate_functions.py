@@ -21,8 +21,8 @@ from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.explain.render import explain
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.python.errors import FunctionError
-from rowkind.service.run.memory import Fold, MemoryEngine
-from rowkind.service.run.trial import read
+from rowkind.service.query.memory import Fold, MemoryEngine
+from rowkind.service.query.trial import read
 from tests.seeds import seeds
 from tests.trying import folded
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rowkind.service.graph import graph
-from rowkind.service.metrics import parse
-from rowkind.service.run.births import births
+from rowkind.service.execute.metrics import parse
+from rowkind.service.physical.graph import graph
+from rowkind.service.query.initial_counters import births
 from tests.unit.run.test_graph import COUNT, JOIN, plans
 
 

@@ -12,10 +12,10 @@ from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute.column_times import in_us
 from rowkind.service.execute.delete_times import with_delete_times
 from rowkind.service.execute.watermarks import marks_of
-from rowkind.service.graph import GraphScan, graph
+from rowkind.service.physical.graph import GraphScan, graph
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import pruned
-from rowkind.service.run.trial import read
+from rowkind.service.query.memory import pruned
+from rowkind.service.query.trial import read
 from tests.clocked import job_of
 
 TIMES = ("2026-01-03", None, "2026-01-02", None, "2026-01-07", None, "1969-12-30", None)

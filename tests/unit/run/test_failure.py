@@ -11,7 +11,7 @@ from rowkind.avro.schema import Record
 from rowkind.errors import BUG
 from rowkind.operators.columns.changes import binary
 from rowkind.service.execute.values import read
-from rowkind.service.run.failure import failed, passing
+from rowkind.service.monitoring.failure import failed, passing
 
 SPARK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0 failed:
 org.apache.spark.api.python.PythonException: An exception was thrown from the Python worker. Please see the stack trace.

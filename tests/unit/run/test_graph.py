@@ -12,10 +12,7 @@ import pytest
 from rowkind.avro.schema import Type
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.batch import Batch
-from rowkind.service.expression import Expression
-from rowkind.service.graph import Exit, Graph, graph
 from rowkind.service.job.load import load
-from rowkind.service.keys import Key
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
@@ -26,10 +23,13 @@ from rowkind.service.physical import (
     PhysicalSink,
     PhysicalUnion,
 )
+from rowkind.service.physical.expression import Expression
+from rowkind.service.physical.graph import Exit, Graph, graph
+from rowkind.service.physical.keys import Key
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import MemoryEngine
-from rowkind.service.run.trial import read
+from rowkind.service.query.memory import MemoryEngine
+from rowkind.service.query.trial import read
 from tests.queries import BY_KEY, CUSTOMERS, ORDERS, aggregation, by, call, everything, scan, select, stateful
 
 TABLES = """

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from rowkind.service.run.http import Guard, StatusServer
-from rowkind.service.run.job_pages import JobPages
-from rowkind.service.run.monitor import Monitor
+from rowkind.service.monitoring.monitor import Monitor
+from rowkind.service.web.http import Guard, StatusServer
+from rowkind.service.web.job_pages import JobPages
 
 LOGIN = "ops:geheim"
 

@@ -10,9 +10,9 @@ import pytest
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.physical import PhysicalOperator
-from rowkind.service.physical_tree import walk
-from rowkind.service.run.memory import MemoryEngine
-from rowkind.service.run.operator_letters import LateLetters, tells_late
+from rowkind.service.physical.tree import walk
+from rowkind.service.query.memory import MemoryEngine
+from rowkind.service.query.operator_letters import LateLetters, tells_late
 from tests.clocked import Clocked, job_of
 
 JOB = """

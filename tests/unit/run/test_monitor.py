@@ -12,13 +12,13 @@ from rowkind.service.kafka.errors import UnreachableError
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.writing import Counted
+from rowkind.service.monitoring.incidents import incident
+from rowkind.service.monitoring.monitor import Monitor
+from rowkind.service.monitoring.status import JobStatus, Shard, TableStatus
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step
 from rowkind.service.plan.explain.values import ScanValues, SinkValues
-from rowkind.service.run.errors import QueryFailedError
-from rowkind.service.run.incidents import incident
-from rowkind.service.run.monitor import Monitor
-from rowkind.service.run.status import JobStatus, Shard, TableStatus
-from rowkind.service.run.writer import Report
+from rowkind.service.query.errors import QueryFailedError
+from rowkind.service.query.spark_sink import Report
 
 PROGRESS = {
     "batchId": 55,

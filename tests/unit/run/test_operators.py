@@ -14,14 +14,14 @@ from rowkind.avro.schema import Record
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Rows
-from rowkind.operators.ranking import Ranking
+from rowkind.operators.rank.ranking import Ranking
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.operators import operator
 from rowkind.service.execute.stage import members
-from rowkind.service.graph import graph
-from rowkind.service.keys import SubKeyPart
 from rowkind.service.physical import PhysicalAggregate, PhysicalRank
+from rowkind.service.physical.graph import graph
+from rowkind.service.physical.keys import SubKeyPart
 from tests.queries import (
     ROW_STATE,
     aggregation,

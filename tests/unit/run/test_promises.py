@@ -17,8 +17,8 @@ from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import MemoryEngine
-from rowkind.service.run.trial import TrialBatch, in_memory, results
+from rowkind.service.query.memory import MemoryEngine
+from rowkind.service.query.trial import TrialBatch, in_memory, results
 
 JOB = """
 job: promises

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.service.ports import free_port
-from rowkind.service.run.http import Response
-from rowkind.service.run.managed_job import ManagedJob
-from rowkind.service.run.overview import JobOverview, Overview
-from rowkind.service.run.several import Several
-from rowkind.service.run.several_pages import SeveralPages
+from rowkind.service.machine.ports import free_port
+from rowkind.service.multi.managed_job import ManagedJob
+from rowkind.service.multi.multi_job import Several
+from rowkind.service.multi.pages import SeveralPages
+from rowkind.service.web.http import Response
+from rowkind.service.web.overview import JobOverview, Overview
 from tests.page import jobs, scene
 
 

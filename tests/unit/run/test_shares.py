@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rowkind.service.metrics import sample
-from rowkind.service.run.shares import Shares
+from rowkind.service.execute.metrics import sample
+from rowkind.service.monitoring.dead_letter_ratio import Shares
 
 
 def counted(rows: int = 0, letters: int = 0, table: str = "orders") -> dict[str, float]:

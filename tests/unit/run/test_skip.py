@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rowkind.service.checkpoint.skip import FallibleSteps, check
 from rowkind.service.job.load import load
-from rowkind.service.run.errors import SkipError
-from rowkind.service.run.queries import planned
-from rowkind.service.run.skip import FallibleSteps, check
+from rowkind.service.query.errors import SkipError
+from rowkind.service.query.queries import planned
 
 RANGES = {("orders-1", 0): (10, 30), ("orders-1", 1): (0, 0), ("paid-1", 0): (0, 5)}
 

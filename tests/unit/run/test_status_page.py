@@ -8,8 +8,8 @@ import re
 import pytest
 
 from rowkind.service.kafka.lag import Lag
-from rowkind.service.run import status_page
-from rowkind.service.run.monitor import Monitor
+from rowkind.service.monitoring.monitor import Monitor
+from rowkind.service.web import status_page
 from tests.page import scene
 
 

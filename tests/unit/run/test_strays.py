@@ -21,12 +21,12 @@ from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.physical import PhysicalNode, PhysicalOperator, PhysicalScan, PhysicalSink
-from rowkind.service.physical_tree import walk
+from rowkind.service.physical.tree import walk
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import MemoryEngine
-from rowkind.service.run.operator_letters import UnmatchedLetters
-from rowkind.service.run.trial import TrialBatch, UnmatchedError, in_memory, results
+from rowkind.service.query.memory import MemoryEngine
+from rowkind.service.query.operator_letters import UnmatchedLetters
+from rowkind.service.query.trial import TrialBatch, UnmatchedError, in_memory, results
 from tests.queries import stateful
 
 JOB = """

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rowkind.avro.registry import FolderRegistry
-from rowkind.service.graph import graph
 from rowkind.service.job.load import load
+from rowkind.service.physical.graph import graph
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.streaming import Deployment, source
-from rowkind.service.run.topics import Connection
+from rowkind.service.query.streaming import Deployment, source
+from rowkind.service.query.topics import Connection
 
 JOB = """
 job: shop

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rowkind.operators.columns.batch import Batch
-from rowkind.service.graph import Exit
-from rowkind.service.run.memory import MemoryEngine
+from rowkind.service.physical.graph import Exit
+from rowkind.service.query.memory import MemoryEngine
 from tests.clocked import Clocked, Line, job_of
 
 JOB = """

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro import codec
+from rowkind.operators.aggregate.partial import PARTIAL, add_up
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Rows
-from rowkind.operators.partial_aggregate import PARTIAL, add_up
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.operators import operator
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalUnion
-from rowkind.service.run.operator_letters import UnmatchedLetters, sides
+from rowkind.service.query.operator_letters import UnmatchedLetters, sides
 from tests.queries import (
     BY_KEY,
     CUSTOMERS,

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from rowkind.avro.errors import RegistryUnreachableError
-from rowkind.service.run.signals import AskedToStop
-from rowkind.service.run.waiting import Waiting, answered
+from rowkind.service.machine.signals import AskedToStop
+from rowkind.service.monitoring.waiting import Waiting, answered
 from tests.clock import Clock
 
 
@@ -71,7 +71,7 @@ def test_what_has_lasted_when_it_becomes_known_counts(waiting: Waiting) -> None:
 
 def test_a_registry_is_asked_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing listens, where somebody has asked to stop, and after the job's own limit it is not."""
-    monkeypatch.setattr("rowkind.service.run.waiting._RETRY_SECONDS", 0)
+    monkeypatch.setattr("rowkind.service.monitoring.waiting._RETRY_SECONDS", 0)
     errors = [RegistryUnreachableError("hangs", listens=True)] * 3
 
     def ask() -> str:

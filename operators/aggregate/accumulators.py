@@ -1,0 +1,306 @@
+"""Accumulators: what an aggregate function keeps of the rows of a group, so that it can be added up in any order.
+
+An accumulator works on *parts*: columns with one element per row or per group. `lift` makes a part of single rows,
+`total` adds parts up by group, `finish` makes the result. Rows, partial sums and stored sums are all the same kind of
+thing, and except for extremes each counts with a sign, so that a retraction is a subtraction.
+
+    counts     COUNT, BOOL_AND, BOOL_OR         how many, or how many true and how many false
+    sums       SUM, AVG                         how many, and an exact number (`operators.columns.exact_numbers`,
+                                                of doubles `operators.columns.exact_doubles`)
+    bits       BIT_AND, BIT_OR, BIT_XOR         how many, and how many have each bit (`operators.aggregate.bits`)
+    moments    VAR_POP, CORR, REGR_SLOPE, …     how many, and exact sums of powers (`operators.aggregate.moments`)
+    extremes   MIN, MAX, ANY_VALUE (as MIN),    the value; no signs, see `operators.aggregate.arranged_values`
+               MIN_BY, MAX_BY, FIRST, LAST
+    gathered   COLLECT_LIST, LISTAGG, MODE, …   nothing: they read all values of a group (`aggregate.gathered`)
+    custom     anybody's own function           its state and its result, see `aggregate.group_function`
+
+MIN_BY and MAX_BY are MIN and MAX of bytes that compare as the order does and end in the value. FIRST and LAST are those
+of bytes that begin with the time of arrival (`operators.aggregate.arrivals`), so each is one value where rows only
+come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.aggregate.arrivals import arrived
+from rowkind.operators.aggregate.function import ARRIVALS, GREATEST, AggregateFunction, Stage
+from rowkind.operators.aggregate.group_function import GroupFunction
+from rowkind.operators.columns import value_bytes
+from rowkind.operators.columns.changes import Indices, Int64s, Mask
+from rowkind.operators.columns.exact_doubles import ExactDoubles
+from rowkind.operators.columns.exact_numbers import ExactNumbers
+from rowkind.operators.columns.grouping import to_mask
+from rowkind.operators.columns.packed_columns import Column
+
+AccumulatorColumn = Any
+"""What an accumulator makes of rows or groups; only the accumulator that made it looks inside."""
+
+AccumulatorPiece = tuple[AccumulatorColumn, Indices, Int64s]
+"""A part, the group of each of its elements, and how often each counts: +1 or -1 per row."""
+
+
+Gather = Callable[[pa.Array, Indices, Int64s, int], pa.Array]
+"""What is made of values: of each its group and how often it is there, and the number of groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorCall:
+    """One call of an aggregate function.
+
+    - `type`: of the result. BIGINT for COUNT; for SUM BIGINT, DOUBLE or a decimal of the argument's scale; for AVG
+      DOUBLE or a decimal; for the others the argument's type, or BOOLEAN. What does not fit its type is NULL.
+    - `argument`: the name of the argument among the spec's arguments, None for COUNT(*). COUNT(DISTINCT a, b) has one
+      argument of the two packed into bytes, NULL where one of them is.
+    - `argument_type`: its Arrow type: an integer, a float, decimal128, boolean, a date or time, text or bytes. SUM and
+      AVG take numbers, BIT_AND and its like integers, BOOL_AND and BOOL_OR booleans, moments doubles or a struct of
+      two; MIN_BY, MAX_BY, FIRST, LAST and what is gathered take bytes.
+    - `filter`: the name of a boolean column among the arguments; a row counts where it is true.
+    - `grows`: the input may take rows back, but never the one with the extreme value without a better one in its place.
+    - `gather`: for a function that is made of all values of a group, what makes it.
+    - `stage`: in an aggregate of two steps the first one's result are the accumulators, packed, and the second one's
+      argument are those: one call in three, `argument_type` and all, but for `type` in the first.
+    - `custom`: what computes a function that is none of ours. Its arguments are one struct.
+    """
+
+    function: AggregateFunction
+    type: pa.DataType
+    argument: str | None = None
+    argument_type: pa.DataType | None = None
+    filter: str | None = None
+    distinct: bool = False
+    grows: bool = False
+    gather: Gather | None = None
+    stage: Stage = "whole"
+    custom: GroupFunction | None = None
+
+
+class Accumulator(Protocol):
+    """What one call keeps; `kinds` are those of its columns, as for `packed_columns.unpack`."""
+
+    @property
+    def kinds(self) -> str:
+        """A letter per column of a part."""
+
+    def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
+        """Single rows: their arguments, and which of them count; NULL arguments do not."""
+
+    def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> AccumulatorColumn:
+        """The sums of `count` groups over all pieces."""
+
+    def to_columns(self, part: AccumulatorColumn) -> list[Column]:
+        """The part as columns that can be packed."""
+
+    def of_columns(self, columns: Sequence[Column]) -> AccumulatorColumn:
+        """The part that these columns are of."""
+
+    def finish(self, part: AccumulatorColumn) -> pa.Array:
+        """The result of each group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """One or two counts. Those of a group are never below zero, but after rows expired they may say so."""
+
+    call: AccumulatorCall
+
+    @property
+    def kinds(self) -> str:
+        """The counts."""
+        return "n" if self.call.function == "count" else "nn"
+
+    def lift(self, values: pa.Array | None, counted: Mask) -> list[Int64s]:
+        """One for each row that counts."""
+        there = counts_where(values, counted)
+        if self.call.function == "count":
+            return [there.astype(np.int64)]
+        assert values is not None
+        true = to_mask(values.fill_null(fill_value=False))
+        return [(there & true).astype(np.int64), (there & ~true).astype(np.int64)]
+
+    def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> list[Int64s]:
+        """The sums."""
+        return summed_each(pieces, len(self.kinds), count)
+
+    def to_columns(self, part: list[Int64s]) -> list[Column]:
+        """As they are."""
+        return [*part]
+
+    def of_columns(self, columns: Sequence[Column]) -> list[Column]:
+        """As they are."""
+        return [*columns]
+
+    def finish(self, part: list[Int64s]) -> pa.Array:
+        """The count; or whether none is false, whether one is true, NULL where there is neither."""
+        if self.call.function == "count":
+            return pa.array(np.maximum(part[0], 0), pa.int64()).cast(self.call.type)
+        true, false = part
+        result = false <= 0 if self.call.function == "bool_and" else true > 0
+        return pa.array(result, pa.bool_(), mask=(true <= 0) & (false <= 0))
+
+
+SumsPart = tuple[Int64s, Any]
+"""Counts, and `ExactDoubles` or `ExactNumbers`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """How many values, and their exact sum."""
+
+    call: AccumulatorCall
+
+    @property
+    def kinds(self) -> str:
+        """The count, then the number."""
+        return "nffb" if self._doubles else "nb"
+
+    @property
+    def _doubles(self) -> bool:
+        return bool(pa.types.is_floating(self.call.argument_type))
+
+    @property
+    def _decimals(self) -> bool:
+        return bool(pa.types.is_decimal(self.call.argument_type))
+
+    def lift(self, values: pa.Array | None, counted: Mask) -> SumsPart:
+        """Each row's value; zero where it does not count."""
+        assert values is not None
+        there = counts_where(values, counted)
+        count = there.astype(np.int64)
+        if self._decimals:
+            numbers = ExactNumbers.of_decimals(_with_zeros(values))
+            return count, ExactNumbers(numbers.low, numbers.digits * there[:, None])
+        plain = _with_zeros(values.cast(pa.float64() if self._doubles else pa.int64())).to_numpy(zero_copy_only=False)
+        plain = plain if there.all() else np.where(there, plain, 0)
+        return count, ExactDoubles.of(plain) if self._doubles else ExactNumbers.of_integers(plain)
+
+    def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> SumsPart:
+        """The sums."""
+        counts = summed([(part[0], group, sign) for part, group, sign in pieces], count)
+        numbers = [(part[1], group, sign) for part, group, sign in pieces]
+        return counts, (ExactDoubles if self._doubles else ExactNumbers).total(numbers, count)
+
+    def to_columns(self, part: SumsPart) -> list[Column]:
+        """The count, and the number."""
+        count, number = part
+        return [count, *number.to_columns()] if self._doubles else [count, number.to_bytes()]
+
+    def of_columns(self, columns: Sequence[Column]) -> SumsPart:
+        """The count and the number."""
+        count, *number = columns
+        return count, ExactDoubles.of_columns(*number) if self._doubles else ExactNumbers.of_bytes(*number)
+
+    def finish(self, part: SumsPart) -> pa.Array:
+        """The sum or the mean; NULL where there are no values or where it does not fit the type."""
+        count, number = part
+        none = count <= 0
+        if self._doubles or (self.call.function == "avg" and not self._decimals):
+            doubles = number.high if self._doubles else number.scaled_doubles(0)
+            if self.call.function == "avg":
+                doubles = doubles / np.maximum(count, 1)
+            return pa.array(doubles, pa.float64(), mask=none)
+        if not self._decimals:
+            return pc.if_else(pa.array(~none), number.to_integers(), None)
+        if self.call.function == "sum":
+            return pc.if_else(pa.array(~none), number.to_decimals(self.call.type), None)
+        return self._decimal_mean(number, count)
+
+    def _decimal_mean(self, number: ExactNumbers, count: Int64s) -> pa.Array:
+        """The quotient rounded half up, as Spark does; the type's scale is at most twenty more than the argument's."""
+        scale = self.call.argument_type.scale  # type: ignore[union-attr]
+        sums = number.to_decimals(pa.decimal128(38, scale)).cast(pa.decimal256(38, scale))
+        counts = pa.array(count, pa.int64(), mask=count <= 0).cast(pa.decimal256(19, 0))
+        quotient = pc.round(pc.divide(sums, counts), self.call.type.scale, "half_towards_infinity")
+        # Where retractions were not of the rows that were there, a mean may be larger than any value.
+        digits = self.call.type.precision - self.call.type.scale
+        if digits < quotient.type.precision - quotient.type.scale:
+            limit = pa.scalar(Decimal(1).scaleb(digits), quotient.type)
+            quotient = pc.if_else(pc.less(pc.abs(quotient), limit), quotient, None)
+        return quotient.cast(self.call.type)
+
+
+def misfits(results: pa.Array, counts: Int64s) -> Mask:
+    """Which results of SUM or AVG, of so many values each, do not fit their type."""
+    return ~to_mask(results.is_valid()) & (counts > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """The least or the greatest value of each group, NULL where there is none. Signs mean nothing here."""
+
+    call: AccumulatorCall
+    kinds: str = "b"
+
+    def lift(self, values: pa.Array | None, counted: Mask) -> pa.Array:
+        """Each row's value; NULL where it does not count."""
+        assert values is not None
+        return values if counted.all() else pc.if_else(pa.array(counted), values, None)
+
+    def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> pa.Array:
+        """The extreme value of each group."""
+        values = pa.concat_arrays([pa.array([], self._type), *(part for part, _, _ in pieces)])
+        group = np.concatenate([np.empty(0, np.int64), *(group for _, group, _ in pieces)])
+        if values.null_count:
+            there = values.is_valid()
+            values, group = values.filter(there), group[to_mask(there)]
+        ranks = value_bytes.ranks(values)
+        if self.call.function in GREATEST:
+            ranks = ~ranks
+        best = np.full(count, np.iinfo(np.int64).max)
+        np.minimum.at(best, group, ranks)
+        winner = np.full(count, -1)
+        winners = np.flatnonzero(ranks == best[group])
+        winner[group[winners]] = winners
+        return values.take(pa.array(winner, mask=winner < 0))
+
+    def to_columns(self, part: pa.Array) -> list[Column]:
+        """The bytes of the value, null where there is none."""
+        there = to_mask(part.is_valid())
+        if there.all():
+            return [value_bytes.to_bytes(part)]
+        return [value_bytes.to_bytes(part.drop_null()).take(pa.array(np.cumsum(there) - 1, mask=~there))]
+
+    def of_columns(self, columns: Sequence[Column]) -> pa.Array:
+        """The values."""
+        there = to_mask(columns[0].is_valid())
+        values = value_bytes.from_bytes(columns[0].drop_null(), self._type)
+        return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+    def finish(self, part: pa.Array) -> pa.Array:
+        """The value, written as it will be read from the state when it is taken back; of arrivals what arrived."""
+        if self.call.function in ARRIVALS:
+            return arrived(part)
+        return value_bytes.canonical(part).cast(self.call.type)
+
+    @property
+    def _type(self) -> pa.DataType:
+        return self.call.argument_type
+
+
+def counts_where(values: pa.Array | None, counted: Mask) -> Mask:
+    """Which rows count: of those, the ones with a value."""
+    return counted & to_mask(values.is_valid()) if values is not None and values.null_count else counted
+
+
+def _with_zeros(values: pa.Array) -> pa.Array:
+    return values.fill_null(pa.scalar(0, values.type)) if values.null_count else values
+
+
+def summed(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int64s:
+    """The sums of `count` groups: numbers, the group of each, and its sign."""
+    sums = np.zeros(count, np.int64)
+    for numbers, group, sign in pieces:
+        np.add.at(sums, group, numbers * sign)
+    return sums
+
+
+def summed_each(pieces: Sequence[AccumulatorPiece], numbers: int, count: int) -> list[Int64s]:
+    """The same of parts that have so many numbers, of each."""
+    return [summed([(part[at], group, sign) for part, group, sign in pieces], count) for at in range(numbers)]

@@ -1,0 +1,333 @@
+"""Arranged values: for each group the different values of an argument, and how many rows have each.
+
+That is what DISTINCT needs and what is made of all values, and what MIN and MAX need when rows may be retracted. One
+arrangement holds the values of all such arguments of an aggregate, each kept as a *stream*: a row per group, stream and
+value, whose weight is the number of input rows, replaced when it changes. Its place has the upper half of the group's
+hash, then 32 bits of the value: of its hash where values are only counted, of its order where the least or the greatest
+is wanted. So when the minimum of a group goes, the next one is found by reading places upwards from the old one, in
+steps that grow, and not the whole group. (Text is ordered by its first four letters there; where those are all the same
+the group is read.) Arrivals have the place of what arrived, where a retraction finds the oldest; for the next one to
+have arrived the group is read.
+
+A value that is retracted and not there is left alone. Values live as long as their group. That needs care only with a
+TTL, where a group expires as a whole: they are stored with twice the group's TTL, all values of a group are written
+again when the group is written a TTL after they last were, and values older than their group's birth do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.aggregate.arrivals import Arrivals, arrived, settled
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.entries import UPPER, Entries
+from rowkind.operators.columns import value_bytes
+from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s, binary, concat_binary, constant
+from rowkind.operators.columns.grouping import Groups, group
+from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.columns.order_code import BITS, order_code
+from rowkind.operators.columns.packed_columns import without_first
+
+_LOWER = np.uint64(0x00000000FFFFFFFF)
+
+_FIRST_STEP = 1 << 8
+_GROWTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An argument whose values are kept, where `filter` is true.
+
+    They are placed by their hash, or where extremes are asked for by their order, as comparable bytes by the order of
+    these; or as arrivals by what arrived.
+    """
+
+    argument: str
+    filter: str | None
+    type: pa.DataType
+    placed_by: Literal["hash", "order", "key", "arrival"]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether places tell the order of values."""
+        return self.placed_by in ("order", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRows:
+    """Rows by what they have in one stream: the number of each row's change, its value, and how often it counts."""
+
+    row: Indices
+    value: pa.BinaryArray
+    weight: Int64s
+
+    @classmethod
+    def concat(cls, parts: Sequence[ValueRows]) -> ValueRows:
+        """All parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        values = concat_binary([part.value for part in parts])
+        return cls(
+            np.concatenate([part.row for part in parts]), values, np.concatenate([part.weight for part in parts])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKeys:
+    """The touched groups, by number: hash and key, the time since when their values count, and that of new ones."""
+
+    hash: Uint64s
+    key: pa.BinaryArray
+    born: Int64s
+    written_at: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedValues:
+    """Values of one stream, such as the batch touches: group, value, how many rows had it before and have it now."""
+
+    stream: Stream
+    group: Indices
+    value: pa.BinaryArray
+    before: Int64s
+    after: Int64s
+
+    def filter(self, mask: Mask) -> TouchedValues:
+        """Those where `mask` is true."""
+        rows = np.flatnonzero(mask)
+        at = pa.array(rows)
+        return TouchedValues(self.stream, self.group[rows], self.value.take(at), self.before[rows], self.after[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedRows:
+    """The rows of all streams, each with its group, its stream, its sub-key, the code of that, and its place."""
+
+    group: Indices
+    stream: Indices
+    sub_key: pa.BinaryArray
+    code: Uint64s
+    place: Uint64s
+
+
+class ArrangedValues:
+    """The values of all streams within one batch."""
+
+    def __init__(self, arrangement: Arrangement, streams: Sequence[Stream], groups: GroupKeys) -> None:
+        self.arrangement = arrangement
+        self._streams = streams
+        self._groups = groups
+        self._touched_sub = binary(())
+        self._touched_group = np.empty(0, np.int64)
+        self._touched: list[TouchedValues] = []
+
+    def apply(self, rows: Sequence[tuple[Indices, ValueRows]]) -> list[TouchedValues]:
+        """Count the rows of each stream in, given with their groups; returns what that does to the values touched."""
+        rows = [
+            self._settled(number, *each) if stream.placed_by == "arrival" else each
+            for number, (stream, each) in enumerate(zip(self._streams, rows, strict=True))
+        ]
+        placed = self._placed(rows)
+        stored = self.arrangement.at(placed.place)
+        same = self._same(placed, stored)
+        ids, of_stored = same.ids[: len(placed.group)], same.ids[len(placed.group) :]
+        first = np.full(same.count, -1)
+        first[ids[::-1]] = np.arange(len(ids))[::-1]
+        owner = np.full(same.count, 0)
+        touched = first >= 0
+        owner[touched] = placed.group[first[touched]]
+
+        step, before = np.zeros(same.count, np.int64), np.zeros(same.count, np.int64)
+        np.add.at(step, ids, np.concatenate([values.weight for _, values in rows]))
+        alive = touched[of_stored] & (stored.written_at >= self._groups.born[owner[of_stored]])
+        np.add.at(before, of_stored[alive], stored.weight[alive])
+        after = np.maximum(before + step, 0)
+        changed = touched & (after != before)
+
+        gone = stored.filter((changed[of_stored]) | (touched[of_stored] & ~alive))
+        self.arrangement.append(gone.relabel(weight=-gone.weight))
+        come = np.flatnonzero(changed & (after > 0))
+        at = first[come]
+        self.arrangement.append(
+            self._entries(owner[come], placed.sub_key.take(pa.array(at)), placed.place[at], after[come])
+        )
+
+        at = first[changed]
+        self._touched_group, self._touched_sub = owner[changed], placed.sub_key.take(pa.array(at))
+        values = without_first(self._touched_sub, 1)
+        self._touched = [
+            TouchedValues(stream, owner[changed], values, before[changed], after[changed]).filter(
+                placed.stream[at] == number
+            )
+            for number, stream in enumerate(self._streams)
+        ]
+        return self._touched
+
+    def _placed(self, rows: Sequence[tuple[Indices, ValueRows]]) -> _PlacedRows:
+        groups = np.concatenate([of for of, _ in rows])
+        streams = np.repeat(np.arange(len(rows)), [len(of) for of, _ in rows])
+        sub_key = concat_binary([_sub(number, values.value) for number, (_, values) in enumerate(rows)])
+        code = hash64(sub_key)
+        place = np.concatenate([self._codes(number, values.value) for number, (_, values) in enumerate(rows)])
+        by_hash = np.array([stream.placed_by == "hash" for stream in self._streams], np.bool_)[streams]
+        place[by_hash] = code[by_hash] >> np.uint64(32)
+        place |= self._groups.hash[groups] & UPPER
+        return _PlacedRows(groups, streams, sub_key, code, place)
+
+    def _same(self, placed: _PlacedRows, stored: Entries) -> Groups:
+        """Equal values of one group and stream, over rows and, after them, what is stored."""
+        hashes, key = self._groups.hash[placed.group], self._groups.key.take(pa.array(placed.group))
+        codes = np.concatenate([mix(hashes, placed.code), mix(stored.hash, hash64(stored.sub_key))])
+        return group(codes, [concat_binary([key, stored.key]), concat_binary([placed.sub_key, stored.sub_key])])
+
+    def every(self, numbers: Sequence[int]) -> list[TouchedValues]:
+        """All values of all groups in the streams of these numbers, whether the batch touches them or not."""
+        wanted = np.arange(len(self._groups.hash))
+        of, entries = self._of_groups(self.arrangement.lookup(self._groups.hash), wanted)
+        found = []
+        for number in numbers:
+            touched, rows = self._touched[number], np.flatnonzero(_begins_with(entries.sub_key, number))
+            rows, times = _once(of, entries, rows)
+            value = concat_binary([touched.value, without_first(entries.sub_key.take(pa.array(rows)), 1)])
+            before, after = (np.concatenate([known, times]) for known in (touched.before, touched.after))
+            found.append(TouchedValues(touched.stream, np.concatenate([touched.group, of[rows]]), value, before, after))
+        return found
+
+    def next_values(
+        self, stream: Stream, wanted: Indices, start: pa.BinaryArray, *, upwards: bool
+    ) -> tuple[Indices, pa.BinaryArray]:
+        """Of these groups the values from `start` on, up or down, as far as needed to have the next one of each.
+
+        Only values that the batch does not touch; returned with their groups. A group without any has none in there.
+        """
+        groups, number = self._groups, self._streams.index(stream)
+        if not stream.ordered:
+            of, entries = self._of_groups(self.arrangement.lookup(groups.hash[wanted]), wanted)
+            rows = np.flatnonzero(_begins_with(entries.sub_key, number))
+            return of[rows], without_first(entries.sub_key.take(pa.array(rows)), 1)
+        begin = self._codes(number, start).astype(np.int64)
+        if not upwards:
+            begin = _LOWER.astype(np.int64) - begin
+        step, last = 0, int(_LOWER)
+        found: list[tuple[Indices, pa.BinaryArray]] = []
+        while len(wanted):
+            end = np.minimum(begin + step, last)
+            low, high = (begin, end) if upwards else (last - end, last - begin)
+            upper = groups.hash[wanted] & UPPER
+            entries = self.arrangement.between(*_intervals(upper, low, high))
+            entries = entries.filter(_begins_with(entries.sub_key, number))
+            of, entries = self._of_groups(entries, wanted)
+            found.append((of, without_first(entries.sub_key, 1)))
+            more = ~np.isin(wanted, of) & (end < last)
+            wanted, begin = wanted[more], end[more] + 1
+            step = max(step * _GROWTH, _FIRST_STEP)
+        return np.concatenate([np.empty(0, np.int64), *(of for of, _ in found)]), concat_binary(
+            [values for _, values in found]
+        )
+
+    def refresh(self, wanted: Indices) -> None:
+        """Write all values of these groups again, but those that the batch has written anyway."""
+        if len(wanted) == 0:
+            return
+        of, entries = self._of_groups(self.arrangement.lookup(self._groups.hash[wanted]), wanted)
+        self.arrangement.append(entries.relabel(weight=-entries.weight))
+        self.arrangement.append(self._entries(of, entries.sub_key, entries.place, entries.weight))
+
+    def _of_groups(self, entries: Entries, wanted: Indices) -> tuple[Indices, Entries]:
+        """Those of the entries that are of these groups, not older than them and not touched, with their groups."""
+        groups = self._groups
+        numbers = group(
+            np.concatenate([groups.hash[wanted], entries.hash]),
+            [concat_binary([groups.key.take(pa.array(wanted)), entries.key])],
+        )
+        owner = np.full(numbers.count, -1)
+        owner[numbers.ids[: len(wanted)]] = wanted
+        of = owner[numbers.ids[len(wanted) :]]
+        fits = (of >= 0) & (entries.written_at >= groups.born[of])
+        of, entries = of[fits], entries.filter(fits)
+        sub_key = concat_binary([self._touched_sub, entries.sub_key])
+        of_both = np.concatenate([self._touched_group, of])
+        values = group(mix(of_both.astype(np.uint64), hash64(sub_key)), [of_both, sub_key])
+        touched = np.zeros(values.count, np.bool_)
+        touched[values.ids[: len(self._touched_group)]] = True
+        untouched = ~touched[values.ids[len(self._touched_group) :]]
+        return of[untouched], entries.filter(untouched)
+
+    def _settled(self, number: int, of: Indices, rows: ValueRows) -> tuple[Indices, ValueRows]:
+        """The rows of a stream of arrivals, with each retraction that of what it takes back."""
+        taken = np.flatnonzero(rows.weight < 0)
+        if len(taken) == 0:
+            return of, rows
+        hashes = self._groups.hash[of[taken]]
+        entries = self.arrangement.at(self._codes(number, rows.value.take(pa.array(taken))) | (hashes & UPPER))
+        entries = entries.filter(_begins_with(entries.sub_key, number))
+        of_stored, entries = self._of_groups(entries, np.unique(of[taken]))
+        there = Arrivals(of_stored, without_first(entries.sub_key, 1), entries.weight)
+        found = settled(Arrivals(of, rows.value, rows.weight), there)
+        return found.group, ValueRows(found.group, found.value, found.times)
+
+    def _codes(self, number: int, values: pa.BinaryArray) -> Uint64s:
+        stream = self._streams[number]
+        match stream.placed_by:
+            case "hash":
+                return np.zeros(len(values), np.uint64)
+            case "arrival":
+                return hash64(arrived(values)) >> np.uint64(32)
+            case "key":
+                return order_code(values) >> np.uint64(BITS - 32)
+        return value_bytes.order_codes(value_bytes.from_bytes(values, stream.type))
+
+    def _entries(self, of: Indices, sub_key: pa.BinaryArray, place: Uint64s, weight: Int64s) -> Entries:
+        rows = len(of)
+        return Entries(
+            place,
+            self._groups.hash[of],
+            self._groups.key.take(pa.array(of)),
+            sub_key,
+            constant(b"", rows),
+            weight,
+            self._groups.written_at[of],
+            np.zeros(rows, np.int64),
+            np.zeros(rows, np.int8),
+        )
+
+
+def _sub(number: int, values: pa.BinaryArray) -> pa.BinaryArray:
+    return pc.binary_join_element_wise(constant(bytes([number]), len(values)), values, b"")
+
+
+def _once(of: Indices, entries: Entries, rows: Indices) -> tuple[Indices, Int64s]:
+    """One entry for each value of a group, and how often it counts.
+
+    What two batches write of a value at one time, as they do where the clock is put back, is two entries.
+    """
+    sub_key = entries.sub_key.take(pa.array(rows))
+    values = group(mix(of[rows].astype(np.uint64), hash64(sub_key)), [of[rows], sub_key])
+    times = np.zeros(values.count, np.int64)
+    np.add.at(times, values.ids, entries.weight[rows])
+    first = np.zeros(values.count, np.int64)
+    first[values.ids] = rows
+    return first, times
+
+
+def _begins_with(sub_key: pa.BinaryArray, number: int) -> Mask:
+    if len(sub_key) == 0:
+        return np.zeros(0, np.bool_)
+    offsets = np.frombuffer(sub_key.buffers()[1], np.int32, len(sub_key) + 1, sub_key.offset * 4)
+    result: Mask = np.frombuffer(sub_key.buffers()[2], np.uint8)[offsets[:-1]] == number
+    return result
+
+
+def _intervals(upper: Uint64s, low: Int64s, high: Int64s) -> tuple[Uint64s, Uint64s]:
+    """Intervals of places; one for all groups that share the upper half, which covers those of all of them."""
+    order = np.argsort(upper)
+    upper, low, high = upper[order], low[order], high[order]
+    starts = np.flatnonzero(np.concatenate(([True], upper[1:] != upper[:-1])))
+    lows, highs = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+    return upper[starts] | lows.astype(np.uint64), upper[starts] | highs.astype(np.uint64)

@@ -1,0 +1,1 @@
+"""Joins of two inputs on equal keys."""

@@ -1,0 +1,304 @@
+"""Semi join, anti join and mark join: left rows with a match among the right rows, without one, or all, told apart.
+
+Maintains the rows of L that have (semi) or do not have (anti) a row of R with equal key that meets an optional further
+condition: EXISTS and IN, NOT EXISTS and NOT IN. Each left row comes out once, however many matches it has. A mark join
+maintains all rows of L, each with the answer as one more column: what EXISTS and IN are where they stand under OR, in
+CASE or among what is selected (Neumann and Kemper, Unnesting Arbitrary Queries, 2015). Two arrangements, "left" and
+"right", hold the rows of the two inputs by join key.
+
+The walk is that of the join (`operators.join.join`) without its pairs: an outer join is the inner join and the rows of
+the anti join, padded. So an anti join emits what a left join does to its pads, and a semi join the rest of the left
+rows. A left row that is replaced and keeps its matches goes and comes; one that moves to a key with matches and has
+equal bytes stays as it is.
+
+NULL keys match nothing: such a row never passes a semi join and always passes an anti join.
+
+NULL-aware anti join, for NOT IN: `x NOT IN (SELECT y FROM R)` is true where R is empty, whatever x; else where x is not
+NULL, no y is NULL and none equals x. Whether R is empty and whether it holds a NULL is true of R and not of a key, so
+no shard can see it in its own rows. A third input, side 2, tells each shard: its rows are *facts*, and those with the
+key `NOT_EMPTY` or `HAS_NULL` say what is so while there is at least one of them. A third arrangement, "facts", counts
+them. When a fact comes or goes, all left rows of the shard are looked at, and there is no way around it.
+A null-aware mark join gives IN its third answer by the same facts: NULL where no y equals x, but x or some y is NULL
+and R is not empty.
+
+Expiry is as for the join. A row is invisible from written_at + TTL on, and what was emitted stays as it is: that the
+last match of a left row expired neither takes it out of a semi join nor brings it into an anti join; that the last
+visible match is retracted does. So where the right side has a TTL, each left row's mark keeps whether it is out: 1 for
+the anti join, 0 for the semi join. A left row that expired stays in the output. A retraction that finds no row in an
+input with a TTL is taken for one of a row that has expired: on the left it takes the row back if by what is visible now
+it would be out, on the right it counts as a match that goes.
+
+Where somebody further down has a TTL, a left row that stays out is emitted as a refresh when it is written again, and
+by a semi or mark join also when a match of it is written, new or again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
+from rowkind.operators.arrangement.netting import net_rows
+from rowkind.operators.arrangement.resolving import resolve
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.changes import Changes, Indices, Int8s, Mask, binary
+from rowkind.operators.columns.grouping import to_mask
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.join.facts import HAS_NULL, NOT_EMPTY
+from rowkind.operators.join.input import JoinInput, Side, number_rows, rows_of_touched_keys
+from rowkind.operators.join.rows import Condition, Near, Pairs, SideRows, pads
+from rowkind.operators.operator import Output
+
+SemiJoinKind = Literal["semi", "anti", "null-aware anti", "mark", "null-aware mark"]
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoinSpec:
+    """What a semi join, an anti join or a mark join computes.
+
+    The plan provides, as for a join: equal keys on both sides with equal bytes, null where SQL's equality cannot be
+    true, and the shard by the hash of the key. A NULL key's hash is free on the left of an anti join and a mark join;
+    elsewhere rows with NULL keys may be dropped before. `condition` gets as many left as right payloads and is true
+    only where SQL's condition is; `near` says of which pairs it cannot be. Further conditions on L alone belong before
+    the operator for a semi join, and for the others into `condition`. `answers` is what a mark join appends to a row's
+    payload where the answer is FALSE, TRUE or NULL.
+
+    For the null-aware kinds moreover, facts reach *every* shard (a broadcast; their hash does not matter) in the
+    batch of the right rows that they are about: a net changelog of rows with key `NOT_EMPTY` that has a row exactly
+    while R has one, and likewise `HAS_NULL`. Either R itself sent twice over, or cheaper, a global aggregate over R of
+    COUNT(*) and COUNT(*) FILTER (WHERE y IS NULL) with a row for each count above zero. Right rows with NULL keys need
+    not be sent as side 1. With one shard nothing needs to be broadcast. There can be no condition, and no TTL on the
+    right: of what expired nobody knows whether it is in R. A correlated NOT IN, whose R depends on the left row, is not
+    this kind but an anti join on the correlated columns with the condition `(x = y) IS NOT FALSE`.
+
+    `refreshes`: whether somebody further down has a TTL.
+    """
+
+    kind: SemiJoinKind
+    left: Side
+    right: Side
+    condition: Condition | None = None
+    refreshes: bool = False
+    answers: tuple[bytes, bytes, bytes] = (b"", b"", b"")
+    near: Near | None = None
+
+    @property
+    def null_aware(self) -> bool:
+        """Whether there is a third input, with facts."""
+        return self.kind in ("null-aware anti", "null-aware mark")
+
+    def __post_init__(self) -> None:
+        if self.null_aware:
+            assert self.condition is None, "NOT IN with a condition is an anti join with a condition"
+            assert self.right.ttl_ms is None, "rows of a NOT IN subquery cannot expire"
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoin:
+    """The operator; it has no state of its own."""
+
+    spec: SemiJoinSpec
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """Both inputs' rows, each with its TTL in ms, and the facts."""
+        both = {"left": self.spec.left.ttl_ms, "right": self.spec.right.ttl_ms}
+        return {**both, "facts": None} if self.spec.null_aware else both
+
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard at time `now` (ms since the epoch)."""
+        spec = self.spec
+        left = JoinInput.open(spec.left, "left", stores, batch.side(0), now)
+        right = JoinInput.open(spec.right, "right", stores, batch.side(1), now)
+        facts = None
+        if spec.null_aware:
+            facts = _Facts.open(stores["facts"], batch.side(2), now)
+        if facts is not None and facts.before != facts.after:
+            left_rows, right_rows = _all_rows(left, right)
+        else:
+            left_rows, right_rows = rows_of_touched_keys(
+                left,
+                right,
+                counts_for_left=True,
+                counts_for_right=False,
+                only_counts=spec.condition is None,
+                refreshes=spec.refreshes,
+            )
+        marked = spec.right.ttl_ms is not None
+        pairs = _no_pairs()
+        if spec.condition is not None:
+            pairs = Pairs.of(left_rows, right_rows, spec.condition, spec.near)
+        lonely = _Lonely.of(left_rows, right_rows, pairs, marked=marked)
+        again = None
+        if spec.refreshes:
+            again, matched = self._written(left_rows, right_rows, pairs, now)
+            lonely = lonely.without(matched)
+        emit = self._answered if spec.kind in ("mark", "null-aware mark") else self._emit
+        rows = emit(left_rows, lonely, facts, again)
+        left.append(left_rows, lonely.after.astype(np.int8) if marked else None)
+        right.append(right_rows, None)
+        written = (left, right) if facts is None else (left, right, facts)
+        finished = Finished.total(*(each.arrangement.finish() for each in written))
+        return Output(
+            rows,
+            Changes.concat([left.unmatched, right.unmatched]),
+            finished.state,
+            finished.merged_rows,
+            left.late + right.late,
+            Changes.concat([left.repeated, right.repeated]),
+        )
+
+    def _written(self, left: SideRows, right: SideRows, pairs: Pairs, now: int) -> tuple[Mask, Indices]:
+        """Which left rows are written again or have a match that is written; rows that stay and are known to have one.
+
+        An anti join emits rows without a match only.
+        """
+        written = left.rewritten(now)
+        if pairs.matches is not None:
+            matched = pairs.renewed(left, right, now).left
+            written[pairs.left[pairs.gained]] = True
+            written[matched] = True
+            return written, matched
+        match = right.rewritten(now)
+        match[: right.added] = True
+        of_key = np.zeros(left.key_count + 1, np.bool_)
+        of_key[right.keys[match]] = True
+        # NULL keys have the number -1, and so the place behind all others.
+        of_key[-1] = False
+        return written | of_key[left.keys], np.empty(0, np.int64)
+
+    def _emit(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Emitted:
+        """The left rows that were not out before and are now, the other way round, and those out that are written."""
+        before, after = lonely.before, lonely.after
+        if self.spec.kind == "semi":
+            before, after = ~before, ~after
+        if facts is not None:
+            has_key = left.keys >= 0
+            before, after = facts.before.passes(before, has_key), facts.after.passes(after, has_key)
+        index = np.arange(len(left))
+        step = (after & ~left.is_removed(index)).astype(np.int64) - (before & (index >= left.added))
+        refreshed = None
+        if again is not None:
+            stays = np.flatnonzero(again & before & after & (index >= left.changed))
+            refreshed = np.repeat(stays, left.weight[stays])
+        return net_rows(left.payload, left.seq, step * left.weight, refreshed)
+
+    def _answered(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Emitted:
+        """The left rows that come or go, those with another answer than before, and those that are written."""
+        before, after = (lonely.before == 0).astype(np.int8), (lonely.after == 0).astype(np.int8)
+        if facts is not None:
+            has_key = left.keys >= 0
+            before, after = facts.before.answers(lonely.before, has_key), facts.after.answers(lonely.after, has_key)
+        index = np.arange(len(left))
+        other = (index >= left.changed) & (before != after)
+        goes, comes = np.flatnonzero(left.is_removed(index) | other), np.flatnonzero((index < left.added) | other)
+        stays = np.empty(0, np.int64)
+        if again is not None:
+            stays = np.flatnonzero(again & (index >= left.changed) & ~other)
+        rows = np.concatenate([goes, comes, stays])
+        answers = np.concatenate([before[goes], after[comes], after[stays]])
+        payload = pc.binary_join_element_wise(
+            left.payload.take(pa.array(rows)), pa.array(self.spec.answers, pa.binary()).take(pa.array(answers)), b""
+        )
+        weight = np.concatenate([-left.weight[goes], left.weight[comes], np.zeros(len(stays), np.int64)])
+        refreshed = np.repeat(np.arange(len(rows) - len(stays), len(rows)), left.weight[stays])
+        return net_rows(payload, left.seq[rows], weight, None if again is None else refreshed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lonely:
+    """Which left rows had no match before the batch, and which have none now; of rows that stay also by their marks.
+
+    What a row had before it was added or has after it was removed does not count. Where no match of a row that stays
+    comes or goes, both may be wrong, but then they agree.
+    """
+
+    before: Mask
+    after: Mask
+
+    @classmethod
+    def of(cls, left: SideRows, right: SideRows, pairs: Pairs, *, marked: bool) -> _Lonely:
+        """Compared with all right rows of the touched keys; `pairs` are needed only where there is a condition."""
+        emission, padded = pads(left, right, pairs, marked=marked)
+        after = padded.astype(np.bool_)
+        before = after.copy()
+        before[emission.left] = emission.weight < 0
+        return cls(before, after)
+
+    def without(self, matched: Indices) -> _Lonely:
+        """The same, but for these rows, which have a match before and after."""
+        before, after = self.before.copy(), self.after.copy()
+        before[matched] = after[matched] = False
+        return _Lonely(before, after)
+
+
+def _no_pairs() -> Pairs:
+    none = np.empty(0, np.int64)
+    return Pairs(none, none, none.astype(np.bool_), none, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Truth:
+    """What is so of R as a whole."""
+
+    not_empty: bool
+    has_null: bool
+
+    def passes(self, lonely: Mask, has_key: Mask) -> Mask:
+        """For which left rows NOT IN is true."""
+        if not self.not_empty:
+            return np.ones(len(lonely), np.bool_)
+        return lonely & has_key & (not self.has_null)
+
+    def answers(self, lonely: Mask, has_key: Mask) -> Int8s:
+        """What IN is for each left row: 0 for FALSE, 1 for TRUE, 2 for NULL."""
+        found = (~lonely).astype(np.int8)
+        if self.not_empty:
+            found[lonely & ~(has_key & (not self.has_null))] = 2
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """The third input within one batch: what was true before it, and what is after it."""
+
+    arrangement: Arrangement
+    before: _Truth
+    after: _Truth
+
+    @classmethod
+    def open(cls, store: BlobStore, batch: Batch, now: int) -> _Facts:
+        """Open the arrangement, resolve the changes and append them."""
+        arrangement = Arrangement(store, ArrangementSpec("facts", "multiset"), now)
+        # A broadcast row may carry the hash that sends it to its shard.
+        changes, refreshes = (replace(part, hash=hash64(part.key)) for part in (batch.changes, batch.refreshes))
+        resolved = resolve(arrangement, replace(batch, changes=changes, refreshes=refreshes), by_seq=False)
+        removed = resolved.removed.relabel(weight=-resolved.removed.weight)
+        stored = arrangement.lookup(hash64(binary([NOT_EMPTY, HAS_NULL])))
+        for entries in (resolved.added, removed, resolved.refreshed):
+            arrangement.append(entries)
+        return cls(arrangement, _truth([stored]), _truth([stored, resolved.added, removed, resolved.refreshed]))
+
+
+def _truth(parts: list[Entries]) -> _Truth:
+    entries = Entries.concat(parts)
+
+    def there(key: bytes) -> bool:
+        return int(entries.weight[to_mask(pc.equal(entries.key, pa.scalar(key, pa.binary())))].sum()) > 0
+
+    return _Truth(there(NOT_EMPTY), there(HAS_NULL))
+
+
+def _all_rows(left: JoinInput, right: JoinInput) -> tuple[SideRows, SideRows]:
+    """All left rows of the shard, and the right rows of their keys."""
+    left_stayed = left.stayed(left.all_there().hash)
+    right_stayed = right.stayed(np.concatenate([left_stayed.hash, left.touched()]))
+    return number_rows(left, left_stayed, right, right_stayed)

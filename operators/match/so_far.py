@@ -1,0 +1,97 @@
+"""What conditions on a match so far need to know of it, while rows are added one by one.
+
+Two ways to match the same rows are as good as each other from there on if this is the same for both: so it is also what
+tells the search that it has been here before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from rowkind.operators.match.calls import MatchAggregate, Navigation
+
+SoFar = tuple[Any, ...]
+"""For each thing that is kept of a match so far: rows by their numbers, or what an aggregate keeps."""
+
+CallResults = tuple[Any, ...]
+"""What each call of a condition comes to: the number of a row, -1 for none, or the result of an aggregate."""
+
+ConditionCalls = tuple[Navigation | MatchAggregate, ...]
+
+
+class MatchSoFar:
+    """What is kept of a match for the calls of some conditions, one for each variable.
+
+    `values` gives the values of a column, by the numbers of rows.
+    """
+
+    def __init__(self, conditions: Sequence[ConditionCalls], values: Callable[[str], Sequence[Any]]) -> None:
+        self._values = values
+        self._places: dict[object, int] = {}
+        self._takes: list[list[tuple[int, Callable[[Any, int], Any]]]] = [[] for _ in conditions]
+        self._begun: list[Any] = []
+        self._reads: list[list[Callable[[SoFar], Any]]] = []
+        depths: dict[object, int] = {}
+        for call in (each for calls in conditions for each in calls):
+            if isinstance(call, Navigation):
+                depths[_rows(call)] = max(depths.get(_rows(call), 0), call.offset + 1)
+        for calls in conditions:
+            self._reads.append([self._read(call, depths) for call in calls])
+        self.begun: SoFar = tuple(self._begun)
+
+    def after(self, so_far: SoFar, variable: int, row: int) -> SoFar:
+        """What is known when a row has become one of a variable."""
+        takes = self._takes[variable]
+        if not takes:
+            return so_far
+        known = list(so_far)
+        for place, take in takes:
+            known[place] = take(known[place], row)
+        return tuple(known)
+
+    def arguments(self, variable: int, so_far: SoFar) -> CallResults:
+        """What the calls of a variable's condition come to."""
+        return tuple([read(so_far) for read in self._reads[variable]])
+
+    def _read(self, call: Navigation | MatchAggregate, depths: dict[object, int]) -> Callable[[SoFar], Any]:
+        if isinstance(call, MatchAggregate):
+            counts: Sequence[Any] | None = None if call.column is None else self._values(call.column)
+
+            def add(known: Any, row: int) -> Any:
+                return call.add(known, True if counts is None else counts[row])
+
+            place = self._place(call, call.variables, None, add)
+            return lambda so_far: call.result(so_far[place])
+        rows, offset = _rows(call), call.offset
+        take = partial(_first if call.first else _last, depths[rows])
+        place = self._place(rows, call.variables, (), take)
+
+        def read(so_far: SoFar) -> int:
+            known: tuple[int, ...] = so_far[place]
+            return known[offset] if offset < len(known) else -1
+
+        return read
+
+    def _place(self, what: object, variables: tuple[int, ...], begun: Any, take: Callable[[Any, int], Any]) -> int:
+        if what not in self._places:
+            self._places[what] = len(self._begun)
+            self._begun.append(begun)
+            for variable, takes in enumerate(self._takes):
+                if not variables or variable in variables:
+                    takes.append((self._places[what], take))
+        return self._places[what]
+
+
+def _rows(call: Navigation) -> object:
+    """Which rows a navigation is among."""
+    return call.first, call.variables
+
+
+def _first(depth: int, known: tuple[int, ...], row: int) -> tuple[int, ...]:
+    return known if len(known) == depth else (*known, row)
+
+
+def _last(depth: int, known: tuple[int, ...], row: int) -> tuple[int, ...]:
+    return (row, *known[: depth - 1])

@@ -1,0 +1,1 @@
+"""Inputs made exact, and rows that expire."""

@@ -1,0 +1,85 @@
+"""The first step of a rank, taken by each task before rows are shuffled: what cannot reach the range is not sent.
+
+Of a partition's rows in one task's part of a batch, all but the first few stand behind `last` others, and so they do
+among all rows of the partition. A partition with a tenth of all rows, or with every one of them because there is no
+PARTITION BY, then sends a handful from each task. That holds where no row that stays behind could ever be wanted: rows
+only come (strategy `append`), or get better under an identity that they keep (`improving`). Of what only comes, ties
+are told apart by arrival as far as that costs nothing; else all of them are sent.
+
+This is the local step of a Top-N as in MapReduce's combiners; Flink SQL has none for streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, lengths
+from rowkind.operators.columns.grouping import Groups, distinct, group
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.columns.order_code import BITS, order_code
+from rowkind.operators.rank.ranking import Ranking
+
+WORTH = 0.5
+"""How many rows may be sent per change for the step to pay, as far as the number of partitions tells."""
+
+_MOST_PARTITIONS = 1 << (64 - BITS)
+
+
+def contenders(
+    ranking: Ranking, changes: Changes, identity: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None
+) -> Changes:
+    """Those changes that may make a difference to a bounded rank of strategy `append`; with an identity, `improving`.
+
+    `identity` gives the unique key's bytes of payloads, as `RankSpec` has it. Retractions stay with the insertions of
+    their identity, or as they are where there is none.
+    """
+    come = np.flatnonzero(changes.weight > 0)
+    hashes = changes.hash[come]
+    partitions = len(distinct(hashes))
+    assert ranking.last is not None, "without a bound every row may reach the range"
+    if partitions * ranking.last > WORTH * len(come) or len(come) >= _MOST_PARTITIONS:
+        return changes
+    if identity is None:
+        stays = np.ones(len(changes), np.bool_)
+        stays[come] = _may_reach(ranking, changes, come)
+        return changes.filter(stays)
+    keys = identity(changes.payload)
+    rows = group(hash64(keys), [keys])
+    newest = _newest(rows, changes.seq, come)
+    stays = np.ones(rows.count, np.bool_)
+    stays[rows.ids[newest]] = _may_reach(ranking, changes, newest)
+    return changes.filter(stays[rows.ids])
+
+
+def _newest(rows: Groups, seq: Int64s, come: Indices) -> Indices:
+    """The latest of the rows `come` of each group that has one."""
+    in_order = come[np.argsort(seq[come], kind="stable")]
+    latest = np.full(rows.count, -1)
+    latest[rows.ids[in_order]] = in_order
+    return latest[latest >= 0]
+
+
+def _may_reach(ranking: Ranking, changes: Changes, rows: Indices) -> Mask:
+    """Which of these rows stand, among them, in front of or level with the last one of the range."""
+    assert ranking.last is not None, "only what is bounded has contenders"
+    of = group(changes.hash[rows], [changes.key.take(pa.array(rows))])
+    partition = of.ids.astype(np.uint64) << np.uint64(BITS)
+    place = partition | _place(ranking, changes, rows)
+    ascending = distinct(place) if ranking.function == "dense_rank" else np.sort(place)
+    counts = np.bincount((ascending >> np.uint64(BITS)).astype(np.int64), minlength=of.count)
+    last = np.cumsum(counts) - counts + np.minimum(counts, ranking.last) - 1
+    result: Mask = place <= ascending[last][of.ids]
+    return result
+
+
+def _place(ranking: Ranking, changes: Changes, rows: Indices) -> Uint64s:
+    """Numbers of `BITS` bits that never contradict the order of the rows."""
+    sub_key = changes.sub_key.take(pa.array(rows))
+    if lengths(sub_key).any() or ranking.function != "row_number":
+        return order_code(sub_key)
+    arrival = changes.seq[rows] if ranking.ties == "earliest first" else ~changes.seq[rows]
+    ascending = np.sort(arrival)
+    return np.searchsorted(ascending, arrival).astype(np.uint64)

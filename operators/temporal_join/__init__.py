@@ -1,0 +1,1 @@
+"""Joins by time: as-of joins, versions and lookups."""

@@ -1,0 +1,176 @@
+"""Lookup join: each left row with the right rows that its key has when it comes, which are not revised afterwards.
+
+A left row that finds none is left out, or padded. What comes to the right side in a batch counts for the left rows of
+the same batch. Later changes of the right side change nothing that is out: so the result depends on when rows come, as
+one by processing time does everywhere.
+
+A left row that goes takes back what it was given when it came, so where the left side may take rows back, each is kept
+with what it has met. Of rows that only come nothing is kept. A row that goes and comes again within a batch keeps what
+it has met.
+
+State: arrangement "right", the rows by key; and "left" where it is needed, layout *multiset*, the rows by key, with all
+that each has met, be it the pad, as a list of bytes for the sub-key: an empty one where the row was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
+from rowkind.operators.arrangement.netting import LARGEST, net_rows
+from rowkind.operators.arrangement.resolving import Resolved, resolve
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.arrangement.touched_keys import TouchedKeys
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, binary, concat_binary, lengths
+from rowkind.operators.columns.packed_columns import fixed_width, spans, starts_of
+from rowkind.operators.errors import BatchTooLarge
+from rowkind.operators.join.input import Side
+from rowkind.operators.operator import Output
+
+_WIDTH = 4
+"""The bytes of a length."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookupJoinSpec:
+    """What the plan provides: keys as for a join.
+
+    - `right_pad` stands for the row that is missing, where left rows without one are emitted; None where they are not.
+    - `left_by_seq`: the changes of one left row are to be taken in the order of seq (a source).
+    - `left_only_comes`: no left row is ever taken back.
+    - `refreshes`: whether somebody further down has a TTL.
+    """
+
+    right: Side
+    right_pad: bytes | None = None
+    left_by_seq: bool = False
+    left_only_comes: bool = False
+    refreshes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LookupJoin:
+    """The operator; it has no state of its own."""
+
+    spec: LookupJoinSpec
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """The right rows with their TTL in ms, and the left ones where they may be taken back."""
+        right = {"right": self.spec.right.ttl_ms}
+        return right if self.spec.left_only_comes else {"left": None, **right}
+
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard at time `now` (ms since the epoch)."""
+        spec, side = self.spec, self.spec.right
+        rows = Arrangement(stores["right"], ArrangementSpec("right", side.layout, side.ttl_ms), now)
+        left_batch, right_batch = batch.side(0), batch.side(1)
+        right = resolve(rows, right_batch, by_seq=side.by_seq, exact=side.exact)
+        less = Entries.concat([-right.removed, right.refreshed])
+        come = left_batch.changes.filter(left_batch.changes.weight > 0)
+        there = Entries.concat([rows.lookup(come.hash, less), right.added])
+        left_batch = left_batch.with_sub_keys(self._met(left_batch.touched, there))
+        rows.append(less)
+        rows.append(right.added)
+        finished = rows.finish()
+        if spec.left_only_comes:
+            came = left_batch.changes.filter(left_batch.changes.weight > 0)
+            emitted, unmatched = self._emitted(came.payload, came.sub_key, came.seq, came.weight, 0), []
+        else:
+            kept = Arrangement(stores["left"], ArrangementSpec("left", "multiset"), now)
+            left = _with_what_they_met(resolve(kept, left_batch, by_seq=spec.left_by_seq))
+            for entries in (-left.removed, left.refreshed, left.added):
+                kept.append(entries)
+            finished = Finished.total(finished, kept.finish())
+            again = left.rewritten.relabel(weight=np.zeros(len(left.rewritten), np.int64))
+            step = Entries.concat([-left.removed, left.added, again])
+            emitted = self._emitted(step.payload, step.sub_key, step.seq, step.weight, len(again))
+            unmatched = [left_batch.changes.take(left.unmatched)]
+        if side.counts_unmatched:
+            unmatched.append(right_batch.changes.take(right.unmatched))
+        return Output(
+            emitted,
+            Changes.concat(unmatched),
+            finished.state,
+            finished.merged_rows,
+            repeated=right_batch.changes.take(right.repeated),
+        )
+
+    def _met(self, left: Changes, right: Entries) -> pa.BinaryArray:
+        """What each left row meets, as it is kept. Raises `BatchTooLarge`."""
+        keys = TouchedKeys.of(left)
+        of_right = keys.find(right)
+        right, of_right = (
+            right.filter(of_right >= 0).units,
+            np.repeat(of_right, np.where(of_right >= 0, right.weight, 0)),
+        )
+        order = np.argsort(of_right, kind="stable")
+        bounds = np.searchsorted(of_right[order], np.arange(len(keys.hash) + 1))
+        met = _lists_of(right.payload.take(pa.array(order)), bounds)
+        pad = self.spec.right_pad
+        missing = binary([b""]) if pad is None else _lists_of(binary([pad]), np.arange(2))
+        met = concat_binary([met, missing])
+        list_of = np.where(np.diff(bounds) > 0, np.arange(len(keys.hash)), len(keys.hash))[keys.of_change]
+        size = int(lengths(met)[list_of].sum())
+        if size > LARGEST:
+            raise BatchTooLarge(len(left), size)
+        return met.take(pa.array(list_of))
+
+    def _emitted(
+        self, payload: pa.BinaryArray, met: pa.BinaryArray, seq: Int64s, weight: Int64s, again: int
+    ) -> Emitted:
+        """Left rows with what they have met, the last of which are `again` there. Raises `BatchTooLarge`."""
+        of, found = _members_of(met)
+        size = int(lengths(payload)[of].sum()) + int(lengths(found).sum())
+        if size > LARGEST:
+            raise BatchTooLarge(len(of), size)
+        pairs = pc.binary_join_element_wise(payload.take(pa.array(of)), found, b"")
+        refreshed = np.flatnonzero(of >= len(met) - again)
+        return net_rows(pairs, seq[of], weight[of], refreshed if self.spec.refreshes else None)
+
+
+def _with_what_they_met(left: Resolved) -> Resolved:
+    """The same; rows that go and come again keep what they have met."""
+    goes, comes = left.refreshed.weight < 0, left.refreshed.weight > 0
+    # They stand in the same order.
+    old, new = left.refreshed.filter(goes), left.refreshed.filter(comes)
+    return replace(left, refreshed=Entries.concat([old, replace(new, sub_key=old.sub_key)]))
+
+
+def _lists_of(values: pa.BinaryArray, bounds: Indices) -> pa.BinaryArray:
+    """Values as lists, the i-th of those from `bounds[i]` up to `bounds[i + 1]`, which are one after the other.
+
+    Each value has its length before it, in four bytes, the lowest first.
+    """
+    widths = fixed_width(lengths(values).astype("<u4"), _WIDTH, len(values))
+    written = pc.binary_join_element_wise(widths, values, b"") if len(values) else binary(())
+    offsets = starts_of(written)[bounds].astype(np.int32)
+    data = written.buffers()[2] or pa.py_buffer(b"")
+    return pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(offsets), data])
+
+
+def _members_of(lists: pa.BinaryArray) -> tuple[Indices, pa.BinaryArray]:
+    """The values of lists, one list after the other, and of which list each is."""
+    starts = starts_of(lists)
+    data = np.frombuffer(lists.buffers()[2] or b"", np.uint8)
+    owner, at, ends = np.arange(len(lists)), starts[:-1], starts[1:]
+    owners, begins, sizes = [owner[:0]], [at[:0]], [at[:0]]
+    # One round for each place in a list: the first values of all, then the second ones.
+    while (more := at < ends[owner]).any():
+        owner, at = owner[more], at[more]
+        size = data[at[:, None] + np.arange(_WIDTH)].view("<u4")[:, 0].astype(np.int64)
+        owners.append(owner)
+        begins.append(at + _WIDTH)
+        sizes.append(size)
+        at = at + _WIDTH + size
+    place = np.concatenate(begins)
+    order = np.argsort(place)
+    return np.concatenate(owners)[order], spans(data, place[order], np.concatenate(sizes)[order])

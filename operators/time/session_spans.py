@@ -1,0 +1,185 @@
+"""The rows of sessions around changes: spans of time, the rows in them, and the sessions that these are in.
+
+A **window** is what a row says of its session: its start and, where that is asked for, its end. It stands in the
+sub-key of the row, behind the row's time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import places
+from rowkind.operators.arrangement.touched_keys import TouchedKeys
+from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
+from rowkind.operators.columns.grouping import Groups, group
+from rowkind.operators.columns.hashing import mix
+from rowkind.operators.columns.packed_columns import fixed_width
+from rowkind.operators.columns.rowtime import later
+
+_SIGN = np.int64(np.iinfo(np.int64).min)
+LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRows:
+    """Rows with the numbers of their partitions, their times and, a row of numbers each, their windows."""
+
+    entries: Entries
+    key: Indices
+    time: Int64s
+    window: Int64s
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @classmethod
+    def of(cls, keys: TouchedKeys, entries: Entries, width: int) -> SessionRows:
+        """The rows, all of them, whose windows are `width` numbers."""
+        return cls(entries, keys.find(entries), *_numbers(entries.sub_key, width))
+
+    @property
+    def start(self) -> Int64s:
+        """When the session of each row begins."""
+        found: Int64s = self.window[:, 0]
+        return found
+
+    def filter(self, mask: Mask) -> SessionRows:
+        """The rows where `mask` is true."""
+        return SessionRows(self.entries.filter(mask), self.key[mask], self.time[mask], self.window[mask])
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpans:
+    """Disjoint spans of time of partitions, in order: what is read around changes.
+
+    From `low` to `high` everything is known; `first` and `last` are the times of the first and the last change.
+    """
+
+    key: Indices
+    low: Int64s
+    high: Int64s
+    first: Int64s
+    last: Int64s
+
+    @classmethod
+    def around(cls, keys: Indices, times: Int64s, gap: int) -> SessionSpans:
+        """One gap before and behind each of these times."""
+        order = np.lexsort((times, keys))
+        key, time = keys[order], times[order]
+        return cls(key, later(time, -gap), later(time, gap), time, time).merged()
+
+    def merged(self) -> SessionSpans:
+        """Those that meet as one."""
+        highs, rank = np.unique(self.high, return_inverse=True)
+        # The highest end so far in each partition: numbers of a later partition are higher than all before.
+        base = self.key * len(highs)
+        reached = highs[np.maximum.accumulate(base + rank) - base]
+        begin = np.flatnonzero(np.append(True, (self.key[1:] != self.key[:-1]) | (self.low[1:] > reached[:-1])))
+        high = np.maximum.reduceat(self.high, begin)
+        first, last = np.minimum.reduceat(self.first, begin), np.maximum.reduceat(self.last, begin)
+        return SessionSpans(self.key[begin], self.low[begin], high, first, last)
+
+    def filter(self, mask: Mask) -> SessionSpans:
+        """The spans where `mask` is true."""
+        return SessionSpans(self.key[mask], self.low[mask], self.high[mask], self.first[mask], self.last[mask])
+
+    def longer(self, which: Mask, width: int) -> SessionSpans:
+        """All of them, some longer at their ends."""
+        return replace(self, high=np.where(which, later(self.high, width), self.high)).merged()
+
+    def with_sessions(self, rows: SessionRows, gap: int) -> SessionSpans:
+        """All of them, as long as the sessions of rows in them, whose windows have ends."""
+        span, low, high = self.hold(rows), self.low.copy(), self.high.copy()
+        np.minimum.at(low, span, rows.window[:, 0])
+        np.maximum.at(high, span, rows.window[:, 1] - gap)
+        order = np.lexsort((low, self.key))
+        return SessionSpans(self.key[order], low[order], high[order], self.first[order], self.last[order]).merged()
+
+    def are(self, others: SessionSpans) -> bool:
+        """Whether they are as long as these, of which they are made."""
+        return np.array_equal(self.low, others.low) and np.array_equal(self.high, others.high)
+
+    def are_of(self, keys: Indices) -> Mask:
+        """Which of these partitions have spans."""
+        return np.isin(keys, self.key)
+
+    def are_of_keys(self, keys: Indices) -> Mask:
+        """Which spans are of one of these partitions."""
+        return np.isin(self.key, keys)
+
+    def hold(self, rows: SessionRows) -> Indices:
+        """The number of the span that each row is in, -1 for none."""
+        count = len(self.key)
+        order = np.lexsort(
+            (
+                np.repeat([0, 1], [count, len(rows)]),
+                np.concatenate([self.low, rows.time]),
+                np.concatenate([self.key, rows.key]),
+            )
+        )
+        owner = np.empty(len(order), np.int64)
+        owner[order] = np.maximum.accumulate(np.where(order < count, order, -1))
+        span = owner[count:]
+        within = (span >= 0) & (self.key[span] == rows.key) & (rows.time <= self.high[span])
+        return np.where(within, span, -1)
+
+    def read(self, rows: Arrangement, keys: TouchedKeys, width: int) -> SessionRows:
+        """The rows that are there in these spans, whose windows are `width` numbers."""
+        hashes = keys.hash[self.key]
+        low, high = (_places(hashes, *edge) for edge in ((self.low, LEAST), (self.high, LARGEST)))
+        order = np.argsort(low)
+        low, high = low[order], np.maximum.accumulate(high[order])
+        begin = np.flatnonzero(np.append(True, low[1:] > high[:-1]))
+        found = SessionRows.of(keys, rows.between(low[begin], np.maximum.reduceat(high, begin)), width)
+        found = found.filter(found.key >= 0)
+        return found.filter(self.hold(found) >= 0)
+
+
+def window_at(stored: SessionRows, keys: Indices, times: Int64s) -> Int64s:
+    """The windows of the stored rows of a partition at a time, 0 where there are none."""
+    both = (np.concatenate([stored.key, keys]), np.concatenate([stored.time, times]))
+    groups = group(mix(both[0].astype(np.uint64), both[1].view(np.uint64)), both)
+    window = np.zeros((groups.count, stored.window.shape[1]), np.int64)
+    window[groups.ids[: len(stored)]] = stored.window
+    found: Int64s = window[groups.ids[len(stored) :]]
+    return found
+
+
+def sessions_of(rows: SessionRows, others: SessionRows) -> Groups:
+    """The sessions that these rows and those others are in, by their partitions and starts."""
+    key, start = (np.concatenate([getattr(rows, name), getattr(others, name)]) for name in ("key", "start"))
+    return group(mix(key.astype(np.uint64), start.view(np.uint64)), (key, start))
+
+
+def sub_keys(times: Int64s, windows: Int64s) -> pa.BinaryArray:
+    """A marker, the times and the numbers of windows, as bytes that compare as they do."""
+    numbers = np.column_stack([times, windows])
+    octets = np.ones((len(times), 1 + 8 * numbers.shape[1]), np.uint8)
+    octets[:, 1:] = (numbers ^ _SIGN).astype(">i8").view(np.uint8)
+    return fixed_width(octets, octets.shape[1], len(times))
+
+
+def windows_of(entries: Entries, width: int) -> Int64s:
+    """The windows in the sub-keys of entries."""
+    return _numbers(entries.sub_key, width)[1]
+
+
+def _places(hashes: Uint64s, times: Int64s, number: int) -> Uint64s:
+    sub_key = sub_keys(times, np.full((len(times), 1), number, np.int64))
+    return places("ordered", hashes, sub_key, sub_key)
+
+
+def _numbers(sub_key: pa.BinaryArray, width: int) -> tuple[Int64s, Int64s]:
+    """The times and windows of sub-keys."""
+    count, octets = len(sub_key), 1 + 8 * (1 + width)
+    if not count:
+        return np.empty(0, np.int64), np.empty((0, width), np.int64)
+    first = int(np.frombuffer(sub_key.buffers()[1], np.int32, count + 1, sub_key.offset * 4)[0])
+    data = np.frombuffer(sub_key.buffers()[2], np.uint8, count * octets, first).reshape(count, octets)
+    numbers = np.ascontiguousarray(data[:, 1:]).view(">i8").astype(np.int64) ^ _SIGN
+    return numbers[:, 0], numbers[:, 1:]

@@ -1,0 +1,44 @@
+"""Stamp: each row with the time of the batch in which it came, SQL's processing time as a column.
+
+Nothing is kept: a row that comes is never taken back, or it would have to be taken back with the time that it got. The
+time of a batch is logged before any of it is done, so that a batch which is done again gives the same times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.arrangement.arrangement import StateSize
+from rowkind.operators.arrangement.netting import net_rows
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Int64s
+from rowkind.operators.operator import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The operator. `timed` puts a time behind each row, in microseconds since the epoch. Raises `BatchTooLarge`.
+
+    The input is an append changelog. A refresh names a row by its content, which has another time by now: it ends here.
+    """
+
+    timed: Callable[[pa.BinaryArray, Int64s], pa.BinaryArray]
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """None."""
+        return {}
+
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard, all of whose rows come at `now`, in ms since the epoch."""
+        del stores
+        comes = batch.changes.filter(batch.changes.kind == RowKind.INSERT)
+        payload = self.timed(comes.payload, np.full(len(comes), now * 1000))
+        strange = batch.changes.filter(batch.changes.kind != RowKind.INSERT)
+        return Output(net_rows(payload, comes.seq, comes.weight), strange, StateSize())

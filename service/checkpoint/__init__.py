@@ -1,0 +1,1 @@
+"""Checkpoints: what they are of, savepoints, upgrades, replays."""

@@ -1,0 +1,211 @@
+"""The difference between what result topics hold and what they should, written as one transaction.
+
+A query that has filled its state anew has written its whole result to a topic of its own for each sink. Two topics are
+compared row by row as they are in Kafka, partition by partition: an upsert topic by the last value of each key, any
+other by how often each row is there. A row that was written under another schema is compared as it would be under the
+present one, and taken back as it was written. DuckDB sorts and counts, on disk where memory is short.
+
+To do it again after a failure is no harm: what is in the topics by then is no difference any more.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaException, Producer
+
+from rowkind.avro.errors import SchemaError, UnknownSchemaError
+from rowkind.avro.framing import frame, split
+from rowkind.avro.registry import Registry
+from rowkind.avro.resolve import resolve
+from rowkind.errors import RowkindError
+from rowkind.operators.changelog import RowKind
+from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, servers, transactional_settings
+from rowkind.service.kafka.committed import committed
+from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError, translate
+from rowkind.service.kafka.headers import row_kinds
+from rowkind.service.kafka.outgoing import push
+from rowkind.service.kafka.record import Records
+from rowkind.service.kafka.spec import SinkSpec, WriterSpec
+from rowkind.service.kafka.written import AsAvro
+from rowkind.service.physical.row_kind import spellings
+
+_TRANSACTION_MS = 900_000
+"""The longest transaction that brokers allow unless they are told otherwise."""
+
+_MEMORY = "512MB"
+_ROWS = 10_000
+
+_UPSERT = """
+    WITH last AS (
+        SELECT wanted, partition, key, arg_max({'value': value}, arrived).value AS value
+        FROM records WHERE key IS NOT NULL GROUP BY ALL
+    ), moved AS (
+        SELECT key FROM last WHERE NOT wanted AND value IS NOT NULL GROUP BY key HAVING count(*) > 1
+    )
+    SELECT partition, key, new.value, NULL AS kind
+    FROM (FROM last WHERE NOT wanted AND value IS NOT NULL) old
+    FULL JOIN (FROM last WHERE wanted AND value IS NOT NULL) new USING (partition, key)
+    WHERE old.value IS DISTINCT FROM new.value OR (new.value IS NOT NULL AND key IN (FROM moved))
+    ORDER BY new.value IS NOT NULL
+"""
+"""If the topic got more partitions, a key may have rows in two. The row in the wrong one is deleted first, and the
+other is written again after it, for consumers that keep rows by key alone."""
+
+_SIGNED = """
+    WITH difference AS (
+        SELECT
+            partition, key, value, sum(CASE WHEN wanted THEN sign ELSE -sign END) AS count,
+            arg_max(written, arrived) FILTER (NOT wanted) AS written
+        FROM records GROUP BY partition, key, value HAVING count <> 0
+    ), updates AS (
+        SELECT *, key IS NOT NULL AND min(count) OVER same < 0 AND max(count) OVER same > 0 AS replaced
+        FROM difference WINDOW same AS (PARTITION BY partition, key)
+    )
+    SELECT
+        partition, key, if(count < 0, coalesce(written, value), value),
+        if(count < 0, if(replaced, $before, $delete), if(replaced, $after, $insert)) AS kind
+    FROM updates, range(abs(count)::BIGINT) ORDER BY partition, key, count > 0
+"""
+_KINDS = {
+    "before": RowKind.UPDATE_BEFORE,
+    "delete": RowKind.DELETE,
+    "after": RowKind.UPDATE_AFTER,
+    "insert": RowKind.INSERT,
+}
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A record to be written."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    kind: int | None
+
+
+def write_difference(
+    spec: WriterSpec, wanted: Mapping[str, str], transactional_id: str, registry: Registry
+) -> dict[str, int]:
+    """Write to the topic of each sink what it lacks of the topic that is `wanted`, by the sink's name.
+
+    All of it in one transaction; gives the records written, by sink. Nobody else may write to these topics meanwhile.
+
+    Raises:
+        AppendOnlyError: Rows would have to be taken back from an append topic.
+        UnfitTopicError: A topic holds records of another form.
+        ChangelogError: Kafka does not do as it is asked.
+    """
+    producer: Any = Producer(transactional_settings(spec.kafka, transactional_id, _TRANSACTION_MS))
+    written: dict[str, int] = {}
+    try:
+        producer.init_transactions(2 * ANSWER_SECONDS)
+        producer.begin_transaction()
+        for sink in spec.sinks.values():
+            written[sink.sink] = 0
+            headers: list[Any] = [None] * 4
+            if sink.row_kind is not None:
+                headers = [[(sink.row_kind.header, word)] for word in spellings(sink.row_kind.values)]
+            for change in _difference(spec.kafka, sink, wanted[sink.sink], registry):
+                header = None if change.kind is None else headers[change.kind]
+                push(producer, sink.topic, change.value, change.key, change.partition, headers=header)
+                written[sink.sink] += 1
+        producer.commit_transaction(_TRANSACTION_MS / 1000)
+    except KafkaException as error:
+        raise translate(error, servers(spec.kafka), "writing the difference to the result topics") from None
+    except RowkindError:
+        # Else whoever reads the topics would wait for its end.
+        with suppress(KafkaException):
+            producer.abort_transaction(ANSWER_SECONDS)
+        raise
+    return written
+
+
+def _difference(kafka: KafkaSettings, sink: SinkSpec, wanted: str, registry: Registry) -> Iterator[_Change]:
+    """What the topic of a sink lacks; old rows of a key go before new ones."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rowkind-") as folder,
+        duckdb.connect(str(Path(folder, "records"))) as found,
+    ):
+        found.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 1; SET preserve_insertion_order = false")
+        found.execute(
+            "CREATE TABLE records "
+            "(wanted BOOLEAN, partition INTEGER, arrived BIGINT, key BLOB, value BLOB, written BLOB, sign INTEGER)"
+        )
+        for topic in (sink.topic, wanted):
+            for records in committed(kafka, topic):
+                _take(found, sink, records, registry, wanted=topic == wanted)
+        changes = found.cursor()
+        if sink.form == "upsert":
+            changes.execute(_UPSERT)
+        else:
+            changes.execute(_SIGNED, {name: int(kind) for name, kind in _KINDS.items()})
+        while rows := changes.fetchmany(_ROWS):
+            for row in rows:
+                change = _Change(*row)
+                if sink.form == "append" and change.kind != RowKind.INSERT:
+                    raise AppendOnlyError(
+                        f"Sink {sink.sink}: topic {sink.topic} holds rows that the query does not have any more, and "
+                        f"takes insertions only. Write to another topic, or give the sink the mode retract or upsert."
+                    )
+                yield change
+
+
+def _take(
+    found: duckdb.DuckDBPyConnection, sink: SinkSpec, records: Records, registry: Registry, *, wanted: bool
+) -> None:
+    sign = np.ones(len(records), np.int8)
+    strange = records.headers is not None
+    if sink.row_kind is not None:
+        kinds, _ = row_kinds(records.headers or [None] * len(records), sink.row_kind)
+        sign[(kinds == RowKind.UPDATE_BEFORE) | (kinds == RowKind.DELETE)] = -1
+        strange = bool((kinds < 0).any())
+    if strange:
+        raise UnfitTopicError(
+            f"Topic {sink.topic} holds records that sink {sink.sink} does not write in its mode, {sink.form}. If it had"
+            f" another mode once, or another row kind header, the topic cannot be brought up to date: write to another."
+        )
+    value = records.value
+    if isinstance(sink.value, AsAvro):
+        value = _under(sink.value.schema, records.value, registry)
+    table = pa.table(
+        {
+            "partition": pa.array(records.partition, pa.int32()),
+            "arrived": pa.array(records.offset),
+            "key": records.key,
+            "value": value,
+            "written": pa.nulls(len(records), pa.binary()) if value is records.value else records.value,
+            "sign": pa.array(sign),
+        }
+    )
+    found.register("chunk", table)
+    found.execute("INSERT INTO records SELECT ?, partition, arrived, key, value, written, sign FROM chunk", [wanted])
+    found.unregister("chunk")
+
+
+def _under(schema: int, values: pa.BinaryArray, registry: Registry) -> pa.BinaryArray:
+    """Framed values under one schema, as far as those that have another can be read with it."""
+    framed = split(values)
+    for number, other in enumerate(framed.schemas):
+        if other is None or other == schema:
+            continue
+        members = np.flatnonzero(framed.schema == number)
+        try:
+            writer, reader = registry.schema_by_id(other), registry.schema_by_id(schema)
+            payload, decoded = resolve(writer, reader, framed.payload.take(pa.array(members)))
+        except (SchemaError, UnknownSchemaError):
+            continue
+        good = np.zeros(len(values), np.bool_)
+        good[members[~decoded.bad]] = True
+        values = pc.replace_with_mask(values, pa.array(good), frame(schema, payload.filter(pa.array(~decoded.bad))))
+    return values

@@ -1,0 +1,72 @@
+"""Deletes that compaction may have removed from a source topic while the job stood still.
+
+Compaction keeps a tombstone for the topic's `delete.retention.ms`. A job that reads the topic later finds neither the
+row nor its deletion: the row stays in state and results. That cannot be seen in the topic, so a start says where it may
+have happened: records were written since the job read last, and it read last longer ago than tombstones are kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.kafka.offsets import At
+from rowkind.service.kafka.topics import settings_of
+from rowkind.service.physical.graph import Graph
+from rowkind.service.physical.source_table import SourceTable
+
+
+@dataclass(frozen=True)
+class ForgottenDeletes:
+    """Of a topic, whose tombstones are kept for so many seconds, nothing was read for `rested` seconds."""
+
+    table: str
+    topic: str
+    kept: float
+    rested: float
+
+    def __str__(self) -> str:
+        return (
+            f"Table {self.table}: nothing was read of topic {self.topic} for {_time(self.rested)}, and its compaction "
+            f"keeps deletes for {_time(self.kept)} only (delete.retention.ms). Rows that were deleted meanwhile may be "
+            "in the results for ever. `rowkind run --reset-state` takes such rows back; a delete.retention.ms beyond "
+            "the longest rest of the job keeps it from happening again."
+        )
+
+
+def forgotten_deletes(
+    graph: Graph, cluster: Cluster, at: Mapping[At, int], read_last_ms: float
+) -> Iterator[ForgottenDeletes]:
+    """The tables of a query, which was read up to these offsets at that time, that may lack deletes.
+
+    Raises a ChangelogError.
+    """
+    tables = {table.topic: table for table in replaced_tables(graph)}
+    behind = _behind(cluster, tables, at)
+    rested = time.time() - read_last_ms / 1000
+    for name, settings in settings_of(cluster.kafka, behind).items():
+        kept = float(settings.get("delete.retention.ms") or "inf") / 1000
+        if "compact" in settings.get("cleanup.policy", "") and rested > kept:
+            yield ForgottenDeletes(tables[name].table, name, kept, rested)
+
+
+def replaced_tables(graph: Graph) -> list[SourceTable]:
+    """The tables whose rows replace each other, so that their topics may be compacted."""
+    found = [each.scan.source for each in graph.scans]
+    return [table for table in found if table.mode == "upsert" or table.debezium]
+
+
+def _behind(cluster: Cluster, topics: Collection[str], at: Mapping[At, int]) -> list[str]:
+    """Those of these topics in which anything was written since they were read."""
+    partitions = [each for each in at if each[0] in topics]
+    ends = cluster.ends(partitions)
+    return sorted({each[0] for each in partitions if ends[each] > at[each]})
+
+
+def _time(seconds: float) -> str:
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

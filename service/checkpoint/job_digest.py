@@ -1,0 +1,57 @@
+"""What a job asks of a sink, as a digest: it tells a plan that a version has changed from a query that has changed.
+
+It is made of what the job file says and nothing that a version of Rowkind makes of it: the SQL of the sink and of the
+views that it leads to, white space aside; the sink's settings; and of the tables that it reads their settings and
+columns. What is left at its default is left out, so that settings which are to come change nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from rowkind.service.job.model import Job
+from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical.tree import walk
+
+_OF_TOPICS = {"partitions", "replication", "create", "delivery", "on_lost"}
+
+
+def asked(job: Job, sink: PhysicalSink) -> str:
+    """The digest for one sink of a job."""
+    sources = {node.source.table: node.source for node in walk(sink) if isinstance(node, PhysicalScan)}
+    settings = job.sinks[sink.name].model_dump(mode="json", exclude_defaults=True, exclude=_OF_TOPICS)
+    said: dict[str, Any] = {
+        "sink": {**settings, "sql": _plain(job.sinks[sink.name].sql)},
+        "views": _views(job, job.sinks[sink.name].sql),
+        "tables": {
+            name: {
+                **job.tables[name].model_dump(mode="json", exclude_defaults=True),
+                "columns": [f"{each.name} {each.type}" for each in source.declared.fields],
+            }
+            for name, source in sorted(sources.items())
+        },
+        "functions": {
+            name: function.model_dump(mode="json", exclude_defaults=True) for name, function in job.functions.items()
+        },
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _views(job: Job, sql: str) -> dict[str, str]:
+    """The views that a query may lead to: those whose names stand in it, and so on."""
+    found: dict[str, str] = {}
+    texts = [sql]
+    while texts:
+        text = texts.pop().lower()
+        for name, view in job.views.items():
+            if name not in found and re.search(rf"\b{re.escape(name.lower())}\b", text):
+                found[name] = _plain(view)
+                texts.append(view)
+    return found
+
+
+def _plain(sql: str) -> str:
+    return " ".join(sql.split())

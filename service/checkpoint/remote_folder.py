@@ -1,0 +1,89 @@
+# ruff: noqa: SLF001 - Spark's own file systems are to be had through its gateway only
+"""A folder wherever Spark can keep a checkpoint, and the small files in it, through Spark's own file systems."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
+from pyspark.sql import SparkSession
+
+from rowkind.service.job.model import Job
+from rowkind.service.query.errors import CheckpointFolderError
+from rowkind.service.spark.errors import first_line
+from rowkind.service.spark.session import session, stopping
+
+
+@contextmanager
+def looking_into(job: Job) -> Iterator[SparkSession]:
+    """A session by which the folders of a job's checkpoints can be got at, and no more. Raises SparkStartError."""
+    assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
+    # Only Spark knows how to get at wherever it keeps checkpoints.
+    with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
+        yield spark
+
+
+class Folder:
+    """A folder, `folder` as it is written; files in it by their paths from there."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self.folder = folder
+        self._spark = spark
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm = jvm
+        self._path = jvm.org.apache.hadoop.fs.Path(folder)
+        self._hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
+
+    @contextmanager
+    def _files(self) -> Iterator[Any]:
+        """The file system of the folder. What it raises inside is a CheckpointFolderError."""
+        try:
+            yield self._path.getFileSystem(self._hadoop)
+        except Py4JJavaError as error:
+            raise CheckpointFolderError(self.folder, first_line(error)) from None
+
+    def _names(self, files: Any) -> set[str]:
+        """All files, by their paths from here; none that is a draft or a checksum."""
+        root = str(files.makeQualified(self._path))
+        found, names = files.listFiles(self._path, True), set()
+        while found.hasNext():
+            name = str(found.next().getPath()).removeprefix(f"{root}/")
+            if not any(part.startswith(".") for part in name.split("/")):
+                names.add(name)
+        return names
+
+    def _numbers(self, files: Any, log: str) -> list[int]:
+        """The batches that one of Spark's logs has, in their order."""
+        names = (each.getPath().getName() for each in files.globStatus(self._child(f"{log}/[0-9]*")) or ())
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _put(self, files: Any, name: str, text: str) -> None:
+        note, draft = self._child(name), self._child(f"{name}.tmp")
+        stream = files.create(draft, True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
+        # A file system may refuse to rename onto what is there.
+        files.delete(note, False)
+        files.rename(draft, note)
+
+    def _child(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+
+    def _json(self, files: Any, path: Any) -> Any:
+        """A note, None where it is not there or is not whole."""
+        if not files.exists(path):
+            return None
+        try:
+            return json.loads(self._text(files, path))
+        except json.JSONDecodeError:
+            return None
+
+    def _text(self, files: Any, path: Any) -> str:
+        stream = files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()

@@ -1,0 +1,132 @@
+"""Savepoints: copies of a job's checkpoint, from which the job begins where its own is lost.
+
+A copy is of the last batch that had ended. What was written since is no loss and is not written again: its records are
+read once more, which Kafka must still have (`Checkpoint.catch_up`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
+from pyspark.sql import SparkSession
+
+from rowkind.service.checkpoint.checkpoint import Checkpoint, queries
+from rowkind.service.checkpoint.remote_folder import looking_into
+from rowkind.service.job.model import Job
+from rowkind.service.monitoring.progress import Works
+from rowkind.service.query.errors import CheckpointFolderError, SavepointError
+from rowkind.service.spark.errors import first_line
+
+_TRIALS = 10
+_MARK = "rowkind.half-full"
+
+log = logging.getLogger("rowkind")
+
+
+def save(job: Job, folder: str) -> dict[str, int]:
+    """Copy the checkpoint of a job, which may run meanwhile, to `<folder>/<job>`; the last batch of each query.
+
+    Raises SavepointError or CheckpointFolderError.
+    """
+    with looking_into(job) as spark:
+        return saved(spark, job, folder)
+
+
+def saved(spark: SparkSession, job: Job, folder: str) -> dict[str, int]:
+    """The same in a session that there is."""
+    source, target = f"{job.checkpoint}/{job.name}", f"{folder}/{job.name}"
+    there = queries(spark, source)
+    if not there:
+        raise SavepointError(f"there is no checkpoint of job {job.name} in {job.checkpoint}, and so nothing to save")
+    with _of_savepoint(target), _made_whole(spark, target) as empty:
+        if not empty:
+            raise SavepointError(f"{target} is there already: choose another folder for this savepoint")
+        return {name: _copied(Checkpoint(spark, f"{source}/{name}"), f"{target}/{name}") for name in there}
+
+
+def restore(spark: SparkSession, job: Job, folder: str, works: Works) -> None:
+    """Let a job that has no checkpoint begin with the one that was saved to `<folder>/<job>`.
+
+    Raises SavepointError or CheckpointFolderError.
+    """
+    source, target = f"{folder}/{job.name}", f"{job.checkpoint}/{job.name}"
+    with _of_savepoint(source):
+        there = queries(spark, source)
+        if not there:
+            raise SavepointError(f"there is no savepoint of job {job.name} in {folder}")
+        if not whole(spark, source):
+            raise SavepointError(f"{source} was not saved to its end: use another savepoint")
+    with _made_whole(spark, target) as empty:
+        if not empty:
+            log.info("the job has a checkpoint of its own, %s; the savepoint is not used", target)
+            return
+        batches = {}
+        for name in there:
+            with works.work(f"query {name} takes in its savepoint", "files") as told:
+                batches[name] = Checkpoint(spark, f"{source}/{name}").copy(f"{target}/{name}", told)
+    for name, batch in batches.items():
+        log.info("query %s begins with the savepoint %s, which is of batch %d", name, source, batch)
+
+
+def _copied(checkpoint: Checkpoint, to: str) -> int:
+    """The copy of a checkpoint from which Spark may delete what is too old for it, while it is copied."""
+    why = ""
+    for _ in range(_TRIALS):
+        try:
+            return checkpoint.copy(to)
+        except CheckpointFolderError as error:
+            why = error.reason
+    raise SavepointError(
+        f"the checkpoint {checkpoint.folder} could not be copied: {why}. If it is only that the job deletes files "
+        "before they are copied, stop it first"
+    )
+
+
+@contextmanager
+def _of_savepoint(folder: str) -> Iterator[None]:
+    """What cannot be done with this folder is said to be a savepoint's, which no job file names."""
+    try:
+        yield
+    except CheckpointFolderError as error:
+        raise CheckpointFolderError(error.folder, error.reason, savepoint=error.folder.startswith(folder)) from None
+
+
+@contextmanager
+def _made_whole(spark: SparkSession, folder: str) -> Iterator[bool]:
+    """Whether the folder is to be filled inside, because it is not there, or was left half full.
+
+    A mark in it says so until it is full: not every store can give a folder its name at the end.
+    """
+    with _store(spark, folder) as (files, path, mark):
+        if files.exists(path) and not files.exists(mark):
+            yield False
+            return
+        files.delete(path, True)
+        files.create(mark, True).close()
+        yield True
+        files.delete(mark, False)
+
+
+def whole(spark: SparkSession, folder: str) -> bool:
+    """Whether the folder of a job's checkpoints, if it is there, is none that is half full.
+
+    Raises CheckpointFolderError.
+    """
+    with _store(spark, folder) as (files, _, mark):
+        return not files.exists(mark)
+
+
+@contextmanager
+def _store(spark: SparkSession, folder: str) -> Iterator[tuple[Any, Any, Any]]:
+    """The file system of a folder, its path, and that of its mark. What they raise is a CheckpointFolderError."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Spark's file systems are to be had through its gateway only
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
+    path, mark = (jvm.org.apache.hadoop.fs.Path(each) for each in (folder, f"{folder}/{_MARK}"))
+    try:
+        yield path.getFileSystem(hadoop), path, mark
+    except Py4JJavaError as error:
+        raise CheckpointFolderError(folder, first_line(error)) from None

@@ -1,0 +1,49 @@
+"""What `rowkind run --upgrade` would do, in words: which sinks go on from their checkpoints, and which are rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rowkind.service.checkpoint.checkpoint import queries
+from rowkind.service.checkpoint.checkpoint_metadata import Contents
+from rowkind.service.checkpoint.cut_over import Amount
+from rowkind.service.checkpoint.remote_folder import looking_into
+from rowkind.service.checkpoint.upgrade import Upgrade, upgrade
+from rowkind.service.job.model import Job
+from rowkind.service.kafka.topics import with_records
+from rowkind.service.physical.graph import graph
+from rowkind.service.query.topics import Connection, connect
+
+
+def diff(job: Job) -> Iterator[str]:
+    """The lines of it. Raises a RowkindError."""
+    connection = connect(job)
+    with looking_into(job) as spark:
+        recorded = queries(spark, f"{job.checkpoint}/{job.name}")
+    yield from said(job, recorded, upgrade(job, recorded), connection)
+
+
+def said(job: Job, recorded: Mapping[str, Contents], plan: Upgrade, connection: Connection) -> Iterator[str]:
+    """What becomes of every sink, and what has to be read for it. Raises a ChangelogError."""
+    before = {sink for each in recorded.values() for sink in each.sinks}
+    for name, query in plan.queries.items():
+        if name in plan.stay:
+            yield from (f"sink {sink.name} stays{_meanwhile(recorded[name])}" for sink in query.sinks)
+            if (tasks := recorded[name].parallelism) != job.parallelism:
+                yield f"  the state of query {name} moves from {tasks} partitions to {job.parallelism}"
+            continue
+        held = with_records(connection.kafka, [sink.topic for sink in query.sinks])
+        for sink in query.sinks:
+            what = "rebuilt" if sink.name in before else "new"
+            topic = f", and topic {sink.topic} brought up to date" if sink.topic in held else ""
+            yield f"sink {sink.name} is {what}{topic}"
+            yield from (f"  {line}" for line in plan.changes.get(sink.name, ()))
+        amount = Amount.of(graph(query.sinks), connection.kafka)
+        yield f"  reads {amount.rows:,} rows"
+        if amount.warning:
+            yield f"  {amount.warning}"
+    yield from (f"sink {gone} is gone; its topic stays as it is" for gone in sorted(before - job.sinks.keys()))
+
+
+def _meanwhile(there: Contents) -> str:
+    return ", and fills its state" if there.filling else ""

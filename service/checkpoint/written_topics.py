@@ -1,0 +1,195 @@
+"""The topics that a query writes, held against what they were: a result that lacks rows is noticed, not continued.
+
+The note `rowkind.topics.json` in the checkpoint has each result topic as it was when the query last began or ended, and
+the progress topic. Each start compares them, and so does a thread of a running job, every two seconds. What is found is
+repaired by a rebuild of the query, which writes the difference between the topic and the result, or the query stops.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Self
+
+from rowkind.service.checkpoint.checkpoint import Checkpoint
+from rowkind.service.checkpoint.cut_over import Amount
+from rowkind.service.checkpoint.forgotten_deletes import ForgottenDeletes, forgotten_deletes, replaced_tables
+from rowkind.service.job.model import Job, OnLostResult
+from rowkind.service.kafka.clients import KafkaSettings
+from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.kafka.errors import ChangelogError
+from rowkind.service.kafka.offsets import Offset
+from rowkind.service.kafka.topic_record import TopicRecord, topic_records
+from rowkind.service.kafka.topics import progress_name
+from rowkind.service.machine.meanwhile import meanwhile
+from rowkind.service.physical.graph import Graph
+from rowkind.service.physical.source_table import SourceTable
+from rowkind.service.query.errors import LostProgressError, LostResultError
+
+_EVERY_SECONDS = 2.0
+_LAST_SECONDS = 1.0
+"""For which is waited, in the end, for an answer that is under way."""
+
+log = logging.getLogger("rowkind")
+
+
+@dataclass
+class WrittenTopics:
+    """Those of one query.
+
+    - `progress`: its progress topic. `on_lost`: what the job says of each result topic, by its name.
+    - `requested`: a rebuild is asked for at this start, whatever the job file says.
+    - `accepted`: what has become of topics with `on_lost: ignore`, by their names.
+    """
+
+    query: str
+    graph: Graph
+    kafka: KafkaSettings
+    checkpoint: Checkpoint
+    progress: str
+    on_lost: Mapping[str, OnLostResult]
+    requested: bool = False
+    accepted: dict[str, str] = field(default_factory=dict)
+    _before: dict[str, TopicRecord] = field(default_factory=dict)
+    _seen: dict[str, str] = field(default_factory=dict)
+    _harmed: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._cluster = Cluster(self.kafka)
+        self._keeps_all = {sink.topic: sink.mode != "append" for sink in self.graph.sinks}
+
+    @classmethod
+    def of(
+        cls, job: Job, query: str, graph: Graph, kafka: KafkaSettings, checkpoint: Checkpoint, *, requested: bool
+    ) -> Self:
+        """Those of a query of a job, found to be what they were unless the query fills its state.
+
+        Raises as `judge` does, or a ChangelogError.
+        """
+        on_lost = {sink.topic: job.sinks[sink.name].on_lost for sink in graph.sinks}
+        progress = progress_name(job.name, query)
+        found = cls(query, graph, kafka, checkpoint, progress, on_lost, requested=requested)
+        contents = checkpoint.contents()
+        if contents is None or not contents.filling:
+            found.begin()
+        # What was asked for at the start says nothing of what happens later.
+        found.requested = False
+        return found
+
+    @property
+    def tables(self) -> list[SourceTable]:
+        """Those whose deletes compaction may remove."""
+        return replaced_tables(self.graph)
+
+    def begin(self) -> None:
+        """Hold the topics against the note, and note them. Raises as `judge` does, or a ChangelogError."""
+        self._before = self.checkpoint.topics()
+        now = topic_records(self._cluster, self._names)
+        self._harmed = self._harms(now)
+        self.judge()
+        self._note(now, self.checkpoint.noted_ms())
+
+    def renew(self) -> None:
+        """Note the topics as they are, which have been brought up to date. Raises a ChangelogError."""
+        self._note(topic_records(self._cluster, self._names), self.checkpoint.noted_ms())
+
+    def end(self) -> None:
+        """Note the topics as the query leaves them, as far as Kafka answers."""
+        with suppress(ChangelogError):
+            now = topic_records(self._cluster, self._names)
+            if self._before and not self._harms(now):
+                self._note(now, time.time() * 1000)
+
+    def look(self) -> None:
+        """Hold the topics against what they were; what is found twice in a row counts (`judge`)."""
+        if not self._before:
+            return
+        with suppress(ChangelogError):
+            before = self._before
+            now = topic_records(self._cluster, self._names)
+            found = self._harms(now)
+            self._harmed = {name: harm for name, harm in found.items() if name in self._seen}
+            self._seen = found
+            if not found and before is self._before:
+                self._before = now
+
+    def judge(self) -> None:
+        """Say what has been found.
+
+        Raises LostProgressError of the progress topic, LostResultError of a result topic unless the job says `ignore`.
+        """
+        harmed, self._harmed = self._harmed, {}
+        if harm := harmed.pop(self.progress, ""):
+            raise self._unknown(harm)
+        ignored = {name: harm for name, harm in harmed.items() if self.on_lost[name] == "ignore"}
+        if len(ignored) < len(harmed):
+            raise self._lost({name: harm for name, harm in harmed.items() if name not in ignored})
+        for name, harm in ignored.items():
+            log.warning("query %s: topic %s %s; as the job says, it stays so", self.query, name, harm)
+            self.accepted[name] = harm
+            self._before.pop(name, None)
+
+    def forgotten(self, position: Offset | None) -> list[ForgottenDeletes]:
+        """The tables that may lack deletes since the query was read up to `position`. Raises a ChangelogError."""
+        if position is None:
+            return []
+        read_last = max(position.now, self.checkpoint.noted_ms())
+        return list(forgotten_deletes(self.graph, self._cluster, position.at, read_last))
+
+    def _unknown(self, harm: str) -> LostProgressError:
+        lacking = self._lacking
+        why = f"the progress topic {self.progress} {harm}"
+        return LostProgressError(self.query, f"{why}, and {lacking}" if lacking else why, rebuilds=not lacking)
+
+    def _lost(self, harms: Mapping[str, str]) -> LostResultError:
+        lacking = "" if self.requested else self._lacking
+        wanted = self.requested or all(self.on_lost[name] == "rebuild" for name in harms)
+        return LostResultError(self.query, harms, lacking if wanted else "", rebuilds=wanted and not lacking)
+
+    @property
+    def _lacking(self) -> str:
+        """What a rebuild would lack, nothing if it lacks nothing or was asked for."""
+        return "" if self.requested else Amount.of(self.graph, self.kafka).lacking
+
+    @property
+    def _names(self) -> list[str]:
+        return [*self._keeps_all, self.progress]
+
+    def _harms(self, now: Mapping[str, TopicRecord]) -> dict[str, str]:
+        found = {
+            name: before.harm(now.get(name), keeps_all=self._keeps_all.get(name, False))
+            for name, before in self._before.items()
+            if name in self._names
+        }
+        return {name: harm for name, harm in found.items() if harm}
+
+    def _note(self, now: Mapping[str, TopicRecord], at_ms: float) -> None:
+        self._seen = {}
+        self._before = dict(now)
+        self.checkpoint.note_topics(now, at_ms)
+
+
+class TopicWatch:
+    """The topics of all queries that run, looked at every two seconds."""
+
+    def __init__(self) -> None:
+        self._watched: dict[str, WrittenTopics] = {}
+
+    @classmethod
+    @contextmanager
+    def begun(cls) -> Iterator[Self]:
+        """A watch that looks in a thread until it is left."""
+        watch = cls()
+        with meanwhile(watch._look, _EVERY_SECONDS, "topics", _LAST_SECONDS):
+            yield watch
+
+    def add(self, topics: WrittenTopics) -> None:
+        """Look at these from the next time on, in the place of earlier ones of the query."""
+        self._watched[topics.query] = topics
+
+    def _look(self) -> None:
+        for topics in list(self._watched.values()):
+            topics.look()

@@ -1,0 +1,1 @@
+"""What concerns the machine: memory, ports, downloads, signals."""

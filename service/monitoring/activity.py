@@ -1,0 +1,206 @@
+"""What one query has done: totals, rates, its last batches, and what each of its steps keeps.
+
+Fed with what tasks have counted, by the names of metrics, and with the batches as they end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from rowkind.service.execute.metrics import parse
+from rowkind.service.kafka.lag import Lag
+from rowkind.service.kafka.offsets import At
+from rowkind.service.monitoring.status import (
+    BatchProgress,
+    Flow,
+    OperatorStatus,
+    QueryState,
+    QueryStatus,
+    Shard,
+    SinkStatus,
+    TableStatus,
+)
+from rowkind.service.plan.explain.description import QueryDescription, Step
+
+_RATE_SECONDS = 30.0
+_BATCHES = 60
+
+_Place = tuple[str, ...]
+"""A table, a sink, or an operator in a sink's plan."""
+
+_FLOWS = {
+    "rowkind_rows_in_total": "read",
+    "rowkind_rows_out_total": "written",
+    "rowkind_operator_rows_in_total": "taken",
+    "rowkind_operator_rows_out_total": "emitted",
+}
+_COUNTS = {
+    "rowkind_late_rows_total": "late",
+    "rowkind_unmatched_retractions_total": "unmatched",
+    "rowkind_failed_rows_total": "failed",
+}
+
+
+@dataclass
+class _Meter:
+    """Counts rows, and remembers when those of the last half minute came."""
+
+    since: float
+    rows: int = 0
+    _lately: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def add(self, rows: int, now: float) -> None:
+        self.rows += rows
+        self._lately.append((now, rows))
+        self._forget(now)
+
+    def flow(self, now: float) -> Flow:
+        self._forget(now)
+        return Flow(self.rows, sum(rows for _, rows in self._lately) / min(_RATE_SECONDS, max(1.0, now - self.since)))
+
+    def _forget(self, now: float) -> None:
+        while self._lately and self._lately[0][0] < now - _RATE_SECONDS:
+            self._lately.popleft()
+
+
+class Activity:
+    """Of a query that begins now; every `now` is Unix time."""
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._flows: dict[tuple[str, _Place], _Meter] = {}
+        self._counts: Counter[tuple[str, _Place]] = Counter()
+        self._letters: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._rows: defaultdict[_Place, dict[int, int]] = defaultdict(dict)
+        self._bytes: defaultdict[_Place, dict[int, int]] = defaultdict(dict)
+        self._watermarks: dict[str, float] = {}
+        self._behind: dict[str, float] = {}
+        self._batches: deque[tuple[int, float, float]] = deque(maxlen=_BATCHES)
+        self._in_batch: defaultdict[int, Counter[str]] = defaultdict(Counter)
+
+    def count(self, batch: int, counters: Mapping[str, float], now: float) -> None:
+        """Take in what a task of a batch has counted."""
+        for sample, value in counters.items():
+            name, labels = parse(sample)
+            place = _place(labels)
+            if name in _FLOWS:
+                for each in (place, ()):
+                    self._flows.setdefault((_FLOWS[name], each), _Meter(self._since)).add(int(value), now)
+                self._in_batch[batch][_FLOWS[name]] += int(value)
+            elif name in _COUNTS:
+                self._counts[_COUNTS[name], place] += int(value)
+            elif name == "rowkind_dead_letters_total":
+                self._letters[labels["table"]][labels["reason"]] += int(value)
+            elif name == "rowkind_state_rows":
+                self._rows[place][int(labels["shard"])] = int(value)
+            elif name == "rowkind_state_bytes":
+                self._bytes[place][int(labels["shard"])] = int(value)
+            elif name == "rowkind_watermark_timestamp_seconds":
+                self._watermarks[labels["table"]] = value
+            elif name == "rowkind_watermark_lag_seconds":
+                self._behind[labels["table"]] = value
+
+    def batch(self, number: int, seconds: float, now: float) -> None:
+        """Take in that a batch has ended."""
+        self._batches.append((number, now, seconds))
+        for old in [each for each in self._in_batch if each < self._batches[0][0]]:
+            del self._in_batch[old]
+
+    def status(
+        self,
+        state: QueryState,
+        reason: str,
+        plan: QueryDescription,
+        lags: Mapping[At, Lag],
+        now: float,
+    ) -> QueryStatus:
+        """The query with all its steps, each behind those that feed it."""
+        read, lag_rows = self._flow("read", (), now), sum(lag.rows for lag in lags.values())
+        return QueryStatus(
+            plan.name,
+            state,
+            reason,
+            read,
+            self._flow("written", (), now),
+            lag_rows,
+            max((lag.seconds for lag in lags.values()), default=0.0),
+            lag_rows / read.rate if lag_rows and read.rate else None,
+            tuple(
+                BatchProgress(number, ended, seconds, self._in_batch[number]["read"], self._in_batch[number]["written"])
+                for number, ended, seconds in self._batches
+            ),
+            tuple(self._table(table, topic, lags, now) for table, topic in _topics(plan).items()),
+            tuple(self._operator(sink, step, now) for sink, step in _operators(plan)),
+            tuple(
+                SinkStatus(root.name, root.value("topic"), self._flow("written", (root.name,), now))
+                for root in (sink.root for sink in plan.sinks)
+            ),
+        )
+
+    def _table(self, table: str, topic: str, lags: Mapping[At, Lag], now: float) -> TableStatus:
+        own = [lag for at, lag in lags.items() if at[0] == topic]
+        return TableStatus(
+            table,
+            topic,
+            self._flow("read", (table,), now),
+            sum(lag.rows for lag in own),
+            max((lag.seconds for lag in own), default=0.0),
+            self._watermarks.get(table),
+            self._behind.get(table),
+            dict(self._letters[table]),
+        )
+
+    def _operator(self, sink: str, step: Step, now: float) -> OperatorStatus:
+        place = (sink, step.name)
+        return OperatorStatus(
+            sink,
+            step.name,
+            step.kind,
+            self._flow("taken", place, now),
+            self._flow("emitted", place, now),
+            sum(self._rows[place].values()),
+            sum(self._bytes[place].values()),
+            _hottest(self._rows[place]),
+            self._counts["late", place],
+            self._counts["unmatched", place],
+            self._counts["failed", place],
+        )
+
+    def _flow(self, which: str, place: _Place, now: float) -> Flow:
+        meter = self._flows.get((which, place))
+        return Flow() if meter is None else meter.flow(now)
+
+
+def _place(labels: Mapping[str, str]) -> _Place:
+    return tuple(labels[label] for label in ("table", "sink", "operator") if label in labels)
+
+
+def _hottest(rows: Mapping[int, int]) -> Shard | None:
+    """The fullest shard; None where nothing is kept, or there is nothing to compare."""
+    if len(rows) < 2 or not any(rows.values()):
+        return None
+    number = max(rows, key=lambda each: (rows[each], -each))
+    return Shard(number, rows[number], rows[number] * len(rows) / sum(rows.values()))
+
+
+def _topics(plan: QueryDescription) -> dict[str, str]:
+    """The tables of a query and their topics."""
+    steps = (step for sink in plan.sinks for step in sink.root.walk() if step.kind == "scan")
+    return {step.value("table"): step.value("topic") for step in steps}
+
+
+def _operators(plan: QueryDescription) -> Iterator[tuple[str, Step]]:
+    """The operators of a query, each once, under the sink that has it first, and behind those that feed it."""
+    for sink in plan.sinks:
+        for step in _upwards(sink.root):
+            if step.kind not in ("sink", "scan", "union") and step.same_as is None:
+                yield sink.root.name, step
+
+
+def _upwards(step: Step) -> Iterator[Step]:
+    """A step behind all below it."""
+    for each in step.inputs:
+        yield from _upwards(each)
+    yield step

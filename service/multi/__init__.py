@@ -1,0 +1,1 @@
+"""Several jobs in one service."""

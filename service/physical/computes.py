@@ -1,0 +1,119 @@
+"""Digest of what a node of a plan computes, independent of names. Nodes with equal digests are one in a graph.
+
+Columns count by their place in the rows that they are columns of, which are those of all inputs, one after the other.
+What a node's own calc does is left out: each consumer has one, at an exit of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import fields
+from typing import Any
+
+from rowkind.avro.schema import Field, Record, Type
+from rowkind.service.physical import (
+    PhysicalNode,
+    PhysicalScan,
+    PhysicalUnion,
+    RankCondition,
+)
+from rowkind.service.physical.aggregation import Aggregation
+from rowkind.service.physical.calc import ARRIVAL
+from rowkind.service.physical.digests import AS_NAMED, ColumnTexts, Walk
+from rowkind.service.physical.expression import Expand, Expression
+from rowkind.service.physical.matching import DefinedVariable
+from rowkind.service.physical.source_table import SourceTable
+from rowkind.service.physical.tree import inputs
+
+
+def computes(node: PhysicalNode, *, ttl: bool = True) -> str:
+    """A digest of what a node computes, which is equal where that is, whatever things are called in the SQL.
+
+    `ttl` says whether TTLs count.
+    """
+    walk = _PhysicalWalk(ttl=ttl)
+    if isinstance(node, PhysicalScan):
+        return f"scan {walk.value(node.source, {})}"
+    below = inputs(node)
+    names = _numbered(*(each.calc.output for each in below))
+    parts = [(computes(each, ttl=ttl), walk.calc(each)) for each in below]
+    return hashlib.sha256(f"{walk.fields(node, names)} of {parts}".encode()).hexdigest()
+
+
+class _PhysicalWalk(Walk):
+    """Of physical nodes. `ttl` says whether TTLs count."""
+
+    def __init__(self, *, ttl: bool) -> None:
+        self._ttl = ttl
+
+    def calc(self, node: PhysicalNode) -> str:
+        """What a node's calc does for a consumer."""
+        if isinstance(node, PhysicalUnion):
+            return ""
+        calc, expands = node.calc, []
+        # Those of a table are the same for every reader, and which of them one reads does not count.
+        names: ColumnTexts = AS_NAMED if isinstance(node, PhysicalScan) else {**_numbered(calc.input), ARRIVAL: ARRIVAL}
+        first = names
+        for each in calc.expands:
+            expands.append(self.value(each, names))
+            names = _numbered(each.output)
+        own = {
+            "expands": str(expands),
+            "partial": self.value(calc.partial, _numbered(calc.output)),
+            "replaced_by": self.field(calc.replaced_by, "column", first),
+            "delete_time": self.field(calc.delete_time, "column", first),
+        }
+        return self.fields(calc, names, own)
+
+    def value(self, value: Any, names: ColumnTexts) -> str:
+        """A value, whose columns have these names."""
+        match value:
+            case Expression():
+                return self.fields(value, names, {"sql": _renamed(value.sql, names)})
+            case Expand():
+                condition = self.value(value.condition, _numbered(value.output))
+                return self.fields(value, names, {"condition": condition})
+            case Aggregation():
+                own_names, results = _numbered(value.input), _numbered(value.output)
+                return self.fields(value, own_names, {"ending": self.value(value.ending, results)})
+            case RankCondition():
+                return self.fields(value, {**names, **_numbered(value.numbers, sign="%")})
+            case DefinedVariable():
+                calls = {each.name: f"%{number}" for number, each in enumerate(value.calls)}
+                return self.fields(value, names, {"condition": self.value(value.condition, {**names, **calls})})
+            case SourceTable():
+                # A table is declared once in a job; in a query it may be taken for one that is not exact.
+                return f"{value.table} {value.exact}"
+            case Record():
+                return str([self.value(each.type, names) for each in value.fields])
+            case Type() | Field():
+                kept = [(each.name, getattr(value, each.name)) for each in fields(value)]
+                named = isinstance(value, Type)
+                return str([self.value(each, names) for name, each in kept if not named or name != "name"])
+        return super().value(value, names)
+
+    def counts(self, name: str, role: str) -> bool:
+        """Whether a field counts."""
+        return super().counts(name, role) and (self._ttl or name != "ttl_ms")
+
+
+_TOKEN = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)\"""")
+
+
+def _renamed(sql: str, names: ColumnTexts) -> str:
+    """DuckDB SQL with other names of columns, which are all quoted there."""
+
+    def other(token: re.Match[str]) -> str:
+        if token[1] is None:
+            return token[0]
+        name = token[1].replace('""', '"')
+        return f'"{names.get(name, name)}"'
+
+    return _TOKEN.sub(other, sql)
+
+
+def _numbered(*records: Record, sign: str = "$") -> ColumnTexts:
+    # The facts of a NOT IN, which are inputs, too, have columns of the right side again.
+    names = dict.fromkeys(name for record in records for name in record.names)
+    return {name: f"{sign}{number}" for number, name in enumerate(names)}

@@ -1,0 +1,1 @@
+"""Python processes of Spark: forks, the daemon, the archive of classes, executors."""

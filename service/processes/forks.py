@@ -1,0 +1,250 @@
+"""Python processes for Spark, forked from one that has everything loaded.
+
+Spark starts a process for each kind of thing that it wants of Python: workers for tasks, what a source is and offers,
+how it is to be read, what state there is. Each would import the same, for a second of CPU. So Spark is told that Python
+is a small program, which has the process here fork, passes on its input, output and environment, and ends as the child
+ends. Where nobody answers it becomes Python itself (`service.spark.stand_in`).
+
+    main ──forks──▶ forks ◀──what to run── stand_in ◀──starts── JVM
+                      └──fork──▶ pyspark.daemon, worker_daemon, python_streaming_source_runner, …
+
+Our own process needs most of it itself. Where it has one thread yet, it loads all of it and forks the one here, so that
+all is loaded once. Elsewhere, as in a session of somebody's, this is a program of its own. It ends when who started it
+has ended, and all that was forked.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import gc
+import os
+import random
+import runpy
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import IO, NoReturn
+
+from rowkind.service.processes.worker_daemon import LOADED, ONE_THREAD, threads
+
+_LOADED = (
+    *LOADED,
+    "pyspark.daemon",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
+)
+_SIZE, _STANDARD, _MOST_FILES = 8, 3, 1024
+
+
+@dataclass
+class Forked:
+    """What forks, as a child of this process; like a `subprocess.Popen`."""
+
+    pid: int
+    stdin: IO[bytes]
+
+    def wait(self, timeout: float) -> int:
+        """Its exit code, once it has ended. Raises subprocess.TimeoutExpired after so many seconds."""
+        ended = os.pidfd_open(self.pid)
+        try:
+            if not select.select([ended], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("forks", timeout)
+            return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        finally:
+            os.close(ended)
+
+    def kill(self) -> None:
+        """End it."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def fork(address: str, output: int) -> Forked | None:
+    """Have a child of this process serve at the socket `address`, and write to the descriptor `output`.
+
+    All is loaded here first. There is none where this process has several threads, or nobody waits for it any more.
+    """
+    if threads() != 1:
+        return None
+    os.environ |= ONE_THREAD
+    try:
+        listener = _listening(address)
+    except OSError:
+        return None
+    _load()
+    if threads() != 1:
+        listener.close()
+        Path(address).unlink(missing_ok=True)
+        return None
+    source, sink = os.pipe()
+    for written in (sys.stdout, sys.stderr):
+        written.flush()
+    pid = os.fork()
+    if pid:
+        os.close(source)
+        listener.close()
+        return Forked(pid, os.fdopen(sink, "wb"))
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        for number, descriptor in enumerate((source, output, output)):
+            os.dup2(descriptor, number)
+        # Above all the other ends of pipes, which say that our process has ended.
+        os.closerange(_STANDARD, listener.fileno())
+        os.closerange(listener.fileno() + 1, _MOST_FILES)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as it lives
+        _look_like("-m", __name__)
+        _serve(listener)
+        code = 0
+    except BaseException:  # noqa: BLE001 - nothing of our process is to go on in the child
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def main(address: str) -> None:
+    """Load, and fork what is asked for at the socket `address`, until standard input is closed."""
+    os.environ |= ONE_THREAD
+    try:
+        listener = _listening(address)
+    except OSError:
+        # The JVM has ended already, and its folder is gone with it.
+        return
+    _load()
+    if threads() == 1:
+        _serve(listener)
+
+
+def _load() -> None:
+    for name in _LOADED:
+        import_module(name)
+
+
+def _listening(address: str) -> socket.socket:
+    """A socket at which who comes waits until somebody serves. Raises OSError where its folder is gone."""
+    with ExitStack() as failed:
+        listener = failed.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(address)
+        listener.listen()
+        failed.pop_all()
+    return listener
+
+
+def _serve(listener: socket.socket) -> None:
+    # As for all that Spark starts: what a batch needs is there until the batch is finished.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()
+    with listener, selectors.DefaultSelector() as ready:
+        ready.register(listener, selectors.EVENT_READ)
+        ready.register(sys.stdin, selectors.EVENT_READ)
+        children: dict[int, tuple[int, socket.socket]] = {}
+        while listener.fileno() in ready.get_map() or children:
+            for key, _ in ready.select():
+                if key.fileobj is listener:
+                    line, _ = listener.accept()
+                    if (found := _forked(line)) is not None:
+                        ended = os.pidfd_open(found)
+                        children[ended] = found, line
+                        ready.register(ended, selectors.EVENT_READ)
+                        ready.register(line, selectors.EVENT_READ, found)
+                elif key.fileobj is sys.stdin:
+                    ready.unregister(sys.stdin)
+                    ready.unregister(listener)
+                elif key.fd in children:
+                    child, line = children.pop(key.fd)
+                    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                    ready.unregister(key.fd)
+                    os.close(key.fd)
+                    with suppress(KeyError):
+                        ready.unregister(line)
+                    with line, suppress(OSError):
+                        line.send(b"%d" % code)
+                else:
+                    # Spark has killed the program that stands for the child.
+                    ready.unregister(key.fileobj)
+                    os.kill(key.data, signal.SIGKILL)
+
+
+def _forked(line: socket.socket) -> int | None:
+    """The child that runs what is asked for; None if nobody asks any more."""
+    descriptors = array.array("i")
+    try:
+        size, told, _, _ = line.recvmsg(_SIZE, socket.CMSG_SPACE(_STANDARD * descriptors.itemsize))
+        for _, _, data in told:
+            descriptors.frombytes(data)
+        with line.makefile("rb") as rest:
+            asked = rest.read(int(size))
+        pid = os.fork()
+    except (OSError, ValueError):
+        line.close()
+        return None
+    if not pid:
+        _become(asked, list(descriptors))
+    for descriptor in descriptors:
+        os.close(descriptor)
+    with suppress(OSError):
+        line.send(b".")
+    return pid
+
+
+def _become(asked: bytes, descriptors: list[int]) -> NoReturn:
+    """Run the module that was asked for, in this process."""
+    code = 1
+    try:
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+        os.closerange(_STANDARD, _MOST_FILES)
+        folder, words, environment = asked.split(b"\0\0")
+        os.chdir(folder)
+        os.environ.clear()
+        for pair in environment.split(b"\0"):
+            name, _, value = pair.partition(b"=")
+            os.environb[name] = value
+        # Our process has looked for the folder of its own already.
+        tempfile.tempdir = None
+        option, module, *arguments = map(os.fsdecode, words.split(b"\0"))
+        assert option == "-m", f"Spark runs modules, and not {words!r}"
+        _look_like(option, module, *arguments)
+        sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
+        sys.argv = [module, *arguments]
+        random.seed()
+        # It is loaded before it is run.
+        warnings.filterwarnings("ignore", "'.*' found in sys.modules", RuntimeWarning)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - as where Python itself runs it
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(code & 0xFF)
+
+
+def _look_like(*arguments: str) -> None:
+    """Look like Python with these arguments to who lists the machine's processes, as far as there is room for them."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begins, ends = int(fields[45]), int(fields[46])
+    if begins:
+        line = "\0".join(("python", *arguments)).encode()[: ends - begins - 1]
+        ctypes.memmove(begins, line.ljust(ends - begins, b"\0"), ends - begins)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,232 @@
+"""The in-memory engine: a graph run batch by batch in this process, with state in dicts.
+
+It runs the stage loop that Spark's tasks run (`service.execute.stage`), over all operators as one stage of one shard.
+So it is the quick way to try a query, and the plain way to test one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.operators.arrangement.arrangement import StateSize
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.block import TimeMarks
+from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.operators.columns.emission import net
+from rowkind.operators.columns.rowtime import END
+from rowkind.service.execute.delete_times import with_delete_times
+from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.promises import Broken
+from rowkind.service.execute.route import leave, of_table
+from rowkind.service.execute.stage import MemberOutput, ShardBatch, members, run
+from rowkind.service.execute.watermarks import NO_TABLE, Watermarks, marks_of
+from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical.graph import Exit, Graph, graph
+
+OnUnmatched = Callable[[str, Changes], None]
+"""Told the node and the retractions that found no row to take back."""
+
+OnFailed = Callable[[str, LeftOut], None]
+"""Told whose rows were left out, in words, and which."""
+
+Watch = Callable[[Exit, Batch], None]
+"""Told what goes out by an exit in a batch."""
+
+
+NOT_TRUNCATED: Mapping[str, int] = MappingProxyType({})
+
+_RECORD = "change {0.offset}"
+"""How a change is found in a file of them."""
+
+
+class MemoryState:
+    """The state of one shard: the blobs of each arrangement in a dict."""
+
+    seconds = 0.0
+
+    def __init__(self, stores: Mapping[str, MemoryStore] | None = None) -> None:
+        self._stores = dict(stores or {})
+
+    def store(self, name: str) -> MemoryStore:
+        """The blobs of the arrangement of this name."""
+        return self._stores.setdefault(name, MemoryStore())
+
+    def items(self) -> Iterator[tuple[str, MemoryStore]]:
+        """Each arrangement by its name, `<state of the operator>.<name>`."""
+        yield from self._stores.items()
+
+    def copy(self) -> MemoryState:
+        """A state with the same blobs, as after a restart from a checkpoint."""
+        return MemoryState({name: store.copy() for name, store in self._stores.items()})
+
+
+class MemoryEngine:
+    """Keeps the state of some sinks' queries between batches.
+
+    `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy. `broken` is
+    called for each promise of a table that a batch did not keep. `failed` is
+    called for rows that were left out because an expression fails on them. `watch` sees all that moves between nodes.
+    `late` is told of the changes that came too late.
+    """
+
+    def __init__(
+        self,
+        *sinks: PhysicalSink,
+        unmatched: OnUnmatched | None = None,
+        broken: Callable[[Broken], None] | None = None,
+        failed: OnFailed | None = None,
+        watch: Watch | None = None,
+        late: OnUnmatched | None = None,
+    ) -> None:
+        self.graph = graph(sinks)
+        self.state: dict[str, StateSize] = {}
+        self._unmatched = unmatched or (lambda _node, _changes: None)
+        self._broken = broken or (lambda _broken: None)
+        self._failed = failed or (lambda _of, _rows: None)
+        self._watch = watch or (lambda _node, _changes: None)
+        self._late = late or (lambda _node, _changes: None)
+        self._watermarks = Watermarks()
+        self._state = MemoryState()
+        self._members = [
+            replace(each, failure=replace(each.failure, of=each.node, record=_RECORD, skip=""))
+            for each in members(self.graph, 1)
+        ]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that are read."""
+        return tuple(each.scan.source.table for each in self.graph.scans)
+
+    def batch(
+        self, rows: Mapping[str, Rows], now: int, *, ended: bool = False, truncated: Mapping[str, int] = NOT_TRUNCATED
+    ) -> dict[str, Changes]:
+        """The net changes of each sink's result after one more batch at time `now`, in ms since the epoch.
+
+        `rows` are the changes of each table, under the table's declared record. With `ended` there will be none any
+        more, so that every watermark passes everything, and so does the time at which rows are processed. `truncated`
+        are the arrival numbers of truncations of tables.
+        """
+        before = self._watermarks
+        self._watermarks = after = before.moved(
+            [marks_of_tables(self.graph, rows, ended=ended)], now, self.graph.clocks
+        )
+        inbox: dict[int, list[Batch]] = defaultdict(list)
+        for scan in self.graph.scans:
+            left_out: list[LeftOut] = []
+            failure = replace(of_table(scan), tell=left_out.append, record=_RECORD, skip="")
+            own = Emitted(
+                with_delete_times(scan, pruned(scan.scan, rows), {}), truncation=truncated.get(scan.scan.source.table)
+            )
+            for way in scan.exits:
+                inbox[way.to].append(leave(way, own, failure))
+                self._watch(way, inbox[way.to][-1])
+            for each in left_out:
+                self._failed(failure.of, each)
+        for output in run(self._members, ShardBatch(0, now, before, after, inbox), self._state):
+            self._report(output)
+            for way, batch in output.sent:
+                self._watch(way, batch)
+                if way.to >= len(self._members):
+                    inbox[way.to].append(batch)
+        return {
+            sink.name: net(
+                Batch.concat(inbox[self.graph.place(sink.name)]).changes,
+                sink.mode,
+                keyed=bool(sink.key),
+                by_seq=sink.by_seq,
+                ordered=sink.ordered,
+            )
+            for sink in self.graph.sinks
+        }
+
+    def _report(self, output: MemberOutput) -> None:
+        node = output.member.node
+        self.state[node] = output.state
+        if len(output.late):
+            self._late(node, output.late)
+        if len(output.unmatched):
+            self._unmatched(node, output.unmatched)
+        for promise in output.broken:
+            self._broken(promise)
+        for left_out in output.left_out:
+            self._failed(node, left_out)
+
+
+def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> TimeMarks:
+    """How far these rows say that the time of their tables has come, where somebody goes by it."""
+    timed = [each.scan for each in of.scans if each.scan.source.table in of.timed_tables]
+    if ended:
+        return {NO_TABLE: {0: END}} | {scan.source.table: {0: END} for scan in timed}
+    marks: dict[str, Mapping[int, int | None]] = {}
+    for scan in timed:
+        mark, own = scan.source.watermark, rows.get(scan.source.table, Rows.empty())
+        if mark is not None and len(own):
+            marks[scan.source.table] = marks_of(mark, scan.calc.input, pruned(scan, rows))
+    return marks
+
+
+def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:
+    """The rows of a scan's table, with the columns that the scan reads."""
+    rows = tables.get(scan.source.table, Rows.empty())
+    if scan.calc.input.names == scan.source.declared.names or not len(rows):
+        return rows
+    payload = codec.read(scan.source.declared, rows.payload).assemble(scan.calc.input, scan.calc.input.names)
+    return Rows(rows.kind, rows.seq, payload)
+
+
+class Fold:
+    """The rows that a changelog stands for, kept up to date: a multiset, or by key for an upsert stream.
+
+    `forgets`: the changelog comes from operators with a TTL, which may take back what was made of a row that they have
+    forgotten, or was not; such a retraction finds nothing and changes nothing. Elsewhere there is none. `alike` gives
+    the bytes by which rows are equal, if not their own.
+    """
+
+    def __init__(
+        self,
+        *,
+        keyed: bool,
+        forgets: bool = False,
+        alike: Callable[[pa.BinaryArray], pa.BinaryArray] = lambda payloads: payloads,
+    ) -> None:
+        self._keyed = keyed
+        self._alike = alike
+        self._sent: dict[bytes, bytes] = {}
+        self._forgets = forgets
+        self._rows: Counter[bytes] = Counter()
+        self._by_key: dict[bytes, bytes] = {}
+
+    def apply(self, changes: Changes) -> None:
+        """Add the changes of one batch."""
+        payloads: Sequence[bytes] = changes.payload.to_pylist()
+        weights = changes.weight.tolist()
+        if self._keyed:
+            for key, payload, weight in zip(changes.key.to_pylist(), payloads, weights, strict=True):
+                if weight > 0:
+                    self._by_key[key] = payload
+                else:
+                    self._by_key.pop(key, None)
+            return
+        for row, payload, weight in zip(self._alike(changes.payload).to_pylist(), payloads, weights, strict=True):
+            if weight < 0 and self._forgets and not self._rows[row]:
+                continue
+            if weight > 0:
+                self._sent[row] = payload
+            self._rows[row] += weight
+            if not self._rows[row]:
+                del self._rows[row]
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """Every row as often as it is there."""
+        if self._keyed:
+            return list(self._by_key.values())
+        assert all(count > 0 for count in self._rows.values()), "a result never takes back a row that it did not give"
+        return [self._sent[row] for row in self._rows.elements()]

@@ -1,0 +1,163 @@
+"""The dead letters of rows that operators had: unmatched retractions, late rows, rows on which an expression fails.
+
+The value is the row as JSON, with the columns that reached the operator. A row of a table has an origin, by which the
+record itself is to be found; a row that another operator made, or that comes from one of several inputs, has none.
+Where rows were added up on their way to an aggregate, only their group is known any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro.json_rows import decode
+from rowkind.avro.schema import Record
+from rowkind.avro.time_text import PER_SECOND, moment_text
+from rowkind.operators.aggregate.partial import PARTIAL, group_of_sums
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.arrival import ArrivalNumber
+from rowkind.operators.columns.changes import WEIGHTS, Changes, binary
+from rowkind.operators.columns.rowtime import END
+from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.execute.expressions import ExpressionError
+from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.lateness import Lateness
+from rowkind.service.kafka.dead_letter import EXPRESSION, DeadLetter
+from rowkind.service.physical import (
+    PhysicalAggregate,
+    PhysicalJoin,
+    PhysicalNode,
+    PhysicalOperator,
+    PhysicalScan,
+)
+from rowkind.service.physical.calc import is_internal
+from rowkind.service.physical.tree import clock, walk
+
+
+@dataclass(frozen=True)
+class UnmatchedLetters:
+    """Makes the dead letters of an operator's unmatched retractions; it pickles."""
+
+    node: PhysicalOperator
+
+    def __call__(self, lost: Changes) -> pa.BinaryArray:
+        """The dead letter of each of these retractions that reached the operator."""
+
+        def why(kind: RowKind, _at: int) -> str:
+            return f"{kind.symbol} of a row that is not there (never inserted, already gone, or expired)"
+
+        return _letters(self.node, lost, "UnmatchedRetraction", why)
+
+
+@dataclass(frozen=True)
+class LateLetters:
+    """Makes the dead letters of the changes that came too late for an operator; it pickles."""
+
+    node: PhysicalOperator
+
+    def __call__(self, late: Changes, watermark: int) -> pa.BinaryArray:
+        """The dead letter of each of these changes, when the watermark, in ms, has come so far."""
+        of = clock(self.node)
+        assert of is not None, "without a watermark nothing is late"
+        over = Lateness(self.node).times(late)
+
+        def why(kind: RowKind, at: int) -> str:
+            return (
+                f"{kind.symbol} of a row that is late: all that it could change was over at {_moment(int(over[at]))}, "
+                f"and the watermark of {of.name} had come to {_moment(watermark)}"
+            )
+
+        return _letters(self.node, late, "LateRow", why)
+
+
+def _moment(ms: int) -> str:
+    """A time of a row or a watermark, in UTC."""
+    if ms >= END:
+        return "the end of the input"
+    return f"{moment_text(ms, PER_SECOND['millis'])}Z"
+
+
+def tells_late(node: PhysicalOperator) -> bool:
+    """Whether somebody wants to have what comes too late for an operator."""
+    of = clock(node)
+    tables = {table for table, _ in of.tables} if of is not None and any(node.closings) else set()
+    marks = (
+        each.source.watermark for each in walk(node) if isinstance(each, PhysicalScan) and each.source.table in tables
+    )
+    return any(mark is not None and mark.late == "dead_letter" for mark in marks)
+
+
+@dataclass(frozen=True)
+class LeftOutLetters:
+    """Makes the dead letters of what an operator emitted and an expression failed on; it pickles."""
+
+    node: PhysicalOperator
+
+    def __call__(self, left_out: LeftOut) -> pa.BinaryArray:
+        """The dead letter of each row that comes."""
+        rows = decode(self.node.calc.input, left_out.rows.payload)
+        told = zip(left_out.rows.kind.tolist(), rows, left_out.reasons, strict=True)
+        return binary(self._letter(row, reason) for kind, row, reason in told if WEIGHTS[kind] > 0)
+
+    def _letter(self, row: Mapping[str, object], reason: str) -> bytes:
+        value = json.dumps({name: each for name, each in row.items() if not is_internal(name)}, default=str)
+        name, error = self.node.node, ExpressionError.__name__
+        return DeadLetter(name, stage=EXPRESSION, error=error, message=reason, value=value.encode()).to_bytes()
+
+
+def sides(node: PhysicalOperator) -> tuple[str, ...]:
+    """What the sides of an operator are called: by the nodes that they come from."""
+    # Side 2 of a NOT IN are its facts; side 1 of an aggregate are sums of its rows.
+    more = node.facts[:1] if isinstance(node, PhysicalJoin) else node.sides * isinstance(node, PhysicalAggregate)
+    return tuple(map(_name, (*node.sides, *more)))
+
+
+def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[PhysicalNode, Record, pa.BinaryArray]:
+    """Where changes of a side come from, and what they are as rows of a record."""
+    if isinstance(node, PhysicalAggregate) and side == PARTIAL:
+        aggregation = node.aggregation
+        groups = group_of_sums(spec_of(aggregation), payloads)
+        return node.input, aggregation.output.select(aggregation.group), groups
+    facts = node.facts if isinstance(node, PhysicalJoin) else ()
+    source = (*node.sides, *facts)[side]
+    return source, source.calc.output, payloads
+
+
+def _letters(
+    node: PhysicalOperator, changes: Changes, error: str, why: Callable[[RowKind, int], str]
+) -> pa.BinaryArray:
+    """The dead letter of each of the changes that reached an operator."""
+    letters: list[bytes | None] = [None] * len(changes)
+    for side in np.unique(changes.side).tolist():
+        members = np.flatnonzero(changes.side == side)
+        source, record, payloads = _rows(node, side, changes.payload.take(pa.array(members)))
+        for at, row in zip(members.tolist(), decode(record, payloads), strict=True):
+            letter = _letter(node.node, source, row, error, why(RowKind(int(changes.kind[at])), at))
+            if isinstance(source, PhysicalScan):
+                place = ArrivalNumber.of(int(changes.seq[at]))
+                letter = replace(letter, topic=source.source.topic, partition=place.partition, offset=place.offset)
+            letters[at] = letter.to_bytes()
+    return binary(letters)
+
+
+def _letter(stage: str, source: PhysicalNode, row: Mapping[str, object], error: str, message: str) -> DeadLetter:
+    value = {_column(source, name): value for name, value in row.items() if not is_internal(name)}
+    return DeadLetter(
+        table=source.source.table if isinstance(source, PhysicalScan) else _name(source),
+        stage=stage,
+        error=error,
+        message=message,
+        value=json.dumps(value, default=str).encode(),
+    )
+
+
+def _name(source: PhysicalNode) -> str:
+    return source.node
+
+
+def _column(source: PhysicalNode, name: str) -> str:
+    return name.removeprefix(f"{source.alias}.") if isinstance(source, PhysicalScan) else name

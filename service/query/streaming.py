@@ -1,0 +1,261 @@
+"""The graph of a query as a Spark streaming query.
+
+    one Kafka source ─▶ shuffle by shard ─▶ level 1 ─▶ shuffle by shard ─▶ level 2 ─▶ … ─▶ [shuffle ─▶] one writer
+
+Every edge is (shard, level, block). A level is a stateful stage whose members are all operators that are equally deep;
+what is for a deeper one rides through it. So what a stage costs, at the start and in every batch, is paid once per
+level and not once per operator, and all sinks of the query stand at the same place after every batch. The tasks of the
+last level write what they have, unless it belongs to other tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rowkind.service.execute.members import Member
+from rowkind.service.execute.route import shard_without_key
+from rowkind.service.execute.stage import members
+from rowkind.service.job.model import Job
+from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
+from rowkind.service.kafka.topics import filling_name, progress_name
+from rowkind.service.kafka.written import Forms
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.graph import Graph, always_runs
+from rowkind.service.query.operator_letters import LateLetters, LeftOutLetters, UnmatchedLetters, sides, tells_late
+from rowkind.service.query.source import SOURCE, KafkaSource
+from rowkind.service.query.spark_sink import Reports, TaskWriter
+from rowkind.service.query.topics import Connection
+from rowkind.service.spark.cache import DEFAULT_LIMITS, DISK, CacheLimits, lies_in_memory, scratch
+from rowkind.service.spark.errors import SourceLostError, first_line
+from rowkind.service.spark.placement import one_each, placement
+from rowkind.service.spark.processor import OperatorProcessor, over_shards
+
+_MOST_ASKED = 5
+"""How often a source is asked what it offers whose process ends over it."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What a query needs beside its graph.
+
+    - `name`: the query's. `forms`: how its sinks are written, by name.
+    - `reports`: what the tasks that write have counted.
+    - `drain`: a file on the driver; once it exists, the source offers nothing new.
+    - `shards` of state, which lie in as many partitions as there are `tasks` of each stage.
+    - `run`: the name of this run of the job (`service.kafka.progress`).
+    - `filling`: if anything, the query reads what there is now and ends, and writes to topics of its own whose names
+      end so.
+    - `stops`: it ends when there is nothing new.
+    - `replays`: the source first offers the batches of `replay_file`, and nothing else with `replay_only`.
+    - `written`: as a `WriterSpec` has it. `excused`: as a `SourceSpec` has them.
+    """
+
+    job: Job
+    name: str
+    connection: Connection
+    forms: Mapping[str, Forms]
+    reports: Reports
+    drain: Path
+    shards: int
+    tasks: int
+    run: str = ""
+    filling: str = ""
+    stops: bool = False
+    replays: bool = True
+    replay_only: bool = False
+    written: int = 0
+    excused: frozenset[str] = frozenset()
+
+    @property
+    def once(self) -> Self:
+        """The same, but that it ends with the batch that is under way."""
+        return replace(self, stops=True, replays=False, replay_only=True)
+
+    @property
+    def forward(self) -> Self:
+        """The same, but that it ends when all is replayed."""
+        return replace(self, stops=True, replay_only=True)
+
+    @property
+    def progress_topic(self) -> str:
+        """The topic with its progress."""
+        return progress_name(self.job.name, self.name)
+
+    def topic(self, sink: PhysicalSink) -> str:
+        """The topic to which a sink is written."""
+        return filling_name(self.job.name, self.name, sink.name, self.filling) if self.filling else sink.topic
+
+
+def register(spark: SparkSession) -> None:
+    """Make the source known to a session."""
+    spark.dataSource.register(KafkaSource)
+
+
+def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) -> StreamingQuery:
+    """Start a query; it runs until it is stopped or fails, or, if it is filling, has read what there is."""
+    blocks = source_of(spark, to_option(source(graph, at)))
+    write = TaskWriter(writer(graph, at), at.reports)
+    result = assemble(graph, at.job, blocks, at.shards, at.tasks, write, at.excused)
+    nothing = result.writeStream.format("noop")
+    if at.filling or at.stops:
+        nothing = nothing.trigger(availableNow=True)
+    return nothing.queryName(at.name).outputMode("append").option("checkpointLocation", checkpoint).start()
+
+
+def source_of(spark: SparkSession, option: str) -> DataFrame:
+    """The blocks that a source offers, as `to_option` describes it.
+
+    Spark has a process say what it offers, which is kept for the next time and may be gone by then: that is found out
+    by asking it, and another one is started. Raises SourceLostError.
+    """
+    reader, why = spark.readStream.format(SOURCE).option(OPTION, option), ""
+    for _ in range(_MOST_ASKED):
+        try:
+            return reader.load()
+        except Py4JJavaError as error:
+            why = first_line(error)
+    raise SourceLostError(why)
+
+
+def assemble(  # noqa: PLR0917 - two of them are numbers
+    graph: Graph,
+    job: Job,
+    read: DataFrame,
+    shards: int,
+    tasks: int,
+    write: TaskWriter | None = None,
+    excused: frozenset[str] = frozenset(),
+) -> DataFrame:
+    """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one of as many as `tasks`.
+
+    There are none if they have been given to `write`.
+    """
+    moves = graph.exchange or job.atomic
+    labels = placement(shards)
+    cache, limits = job.budget.cache, DEFAULT_LIMITS
+    if lies_in_memory(scratch()):
+        limits = CacheLimits(disk=DISK) if cache is None else CacheLimits(worker=cache // tasks, disk=cache)
+    blocks = read
+    for level, stage in enumerate(stages(graph, job, shards, excused), 1):
+        processor = OperatorProcessor(
+            stage,
+            level=level,
+            writer=graph.writer,
+            labels=labels,
+            unmatched=job.unmatched,
+            promises=job.promises,
+            limits=limits,
+            write=write if level == graph.levels and not moves else None,
+        )
+        blocks = over_shards(blocks, processor)
+    if moves:
+        blocks = blocks.repartition(1) if job.atomic else blocks.repartition(tasks, "shard")
+    return write.after(blocks) if write is not None and (moves or not graph.levels) else blocks
+
+
+def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
+    """Shards and levels at which somebody has something to say without any rows."""
+    levels = {each.level for each in graph.operators if always_runs(each.node)}
+    return tuple((shard_without_key(shards), level) for level in sorted(levels))
+
+
+def due_file(at: Deployment) -> Path:
+    """The query's file on the driver that says when something is due without rows; beside the one that drains."""
+    return at.drain.with_name(f"{at.name}.due")
+
+
+def replay_file(at: Deployment) -> Path:
+    """The query's file on the driver with the batches that are replayed."""
+    return at.drain.with_name(f"{at.name}.replay")
+
+
+def registry_file(at: Deployment) -> Path:
+    """The query's file on the driver that says for how long the registry has not answered its tasks."""
+    return at.drain.with_name(f"{at.name}.registry")
+
+
+def stages(graph: Graph, job: Job, shards: int, excused: frozenset[str] = frozenset()) -> list[list[Member]]:
+    """The members of each stage of Spark's, with the dead letters that the job asks for."""
+    found: list[list[Member]] = [[] for _ in range(graph.levels)]
+    for each, of in zip(members(graph, shards), graph.operators, strict=True):
+        node = of.node
+        found[of.level - 1].append(
+            replace(
+                each,
+                sides=sides(node),
+                failure=replace(each.failure, excused=excused),
+                tell=LateLetters(node) if tells_late(node) else None,
+                wrap=UnmatchedLetters(node) if job.unmatched == "dead_letter" else None,
+                explain=LeftOutLetters(node),
+            )
+        )
+    return found
+
+
+def source(graph: Graph, at: Deployment) -> SourceSpec:
+    """What a query reads."""
+    labels = placement(at.shards)
+    return SourceSpec(
+        scans=graph.scans,
+        kafka=at.connection.kafka,
+        registry=at.connection.registry,
+        labels=labels,
+        writer=graph.writer,
+        writers=one_each(labels, at.tasks),
+        opens=opens(graph, at.shards),
+        # A query that has lost its deepest operators keeps their levels, which pass on what is for the writer alone.
+        levels=tuple(sorted({each.level for each in graph.operators})),
+        timed_tables=graph.timed_tables,
+        timed_levels=graph.timed_levels,
+        due_file=str(due_file(at)) if graph.clocks else None,
+        tasks=at.tasks,
+        whole_partitions=graph.whole_partitions,
+        rows_per_batch=at.job.batch.max_rows,
+        bytes_per_batch=at.job.budget.batch,
+        tolerate=at.job.dead_letters.tolerance == "all",
+        promises=at.job.promises,
+        excused=at.excused,
+        drain_file=str(at.drain),
+        replay_file=str(replay_file(at)) if at.replays else None,
+        replay_only=at.replay_only,
+        registry_file=str(registry_file(at)),
+    )
+
+
+def writer(graph: Graph, at: Deployment) -> WriterSpec:
+    """What a query writes."""
+    return WriterSpec(
+        job=at.job.name,
+        query=at.name,
+        sinks={graph.place(sink.name): _sink(sink, at) for sink in graph.sinks},
+        kafka=at.connection.kafka,
+        progress_topic=at.progress_topic,
+        dead_letter_topic=at.job.dead_letters.topic,
+        run=at.run,
+        written=at.written,
+        tasks=at.tasks,
+        claims=tuple(sink.topic for sink in graph.sinks),
+    )
+
+
+def _sink(sink: PhysicalSink, at: Deployment) -> SinkSpec:
+    forms = at.forms[sink.name]
+    return SinkSpec(
+        sink=sink.name,
+        topic=at.topic(sink),
+        form=sink.mode,
+        keyed=bool(sink.key),
+        by_seq=sink.by_seq,
+        value=forms.value,
+        key=forms.key,
+        row_kind=None if sink.mode == "upsert" else sink.row_kind,
+        transactions=sink.delivery == "exactly_once",
+        ordered=sink.ordered,
+    )

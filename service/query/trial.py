@@ -1,0 +1,236 @@
+"""`rowkind try`: a sink's query over a file of changes, with no Kafka.
+
+One JSON object a line, `{"table": "orders", "op": "+I", "row": {…}}`, taken in order in batches of so many lines. What
+comes out is JSON lines too: the net changes of each batch, or with `fold` the rows that are left in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro.json_rows import check_row, decode, encode, encode_keys, parse_line
+from rowkind.avro.same_rows import SameRows
+from rowkind.avro.schema import Record
+from rowkind.avro.spelled import ValueProblem
+from rowkind.errors import REFUSED, RowkindError
+from rowkind.operators.changelog import SYMBOLS, RowKind
+from rowkind.operators.columns.arrival import ArrivalNumber
+from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.promises import Broken
+from rowkind.service.job.columns import declared
+from rowkind.service.job.model import Job
+from rowkind.service.job.table import Table
+from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical.graph import graph
+from rowkind.service.physical.tree import walk
+from rowkind.service.plan.sql.scope import near
+from rowkind.service.query.errors import RunError
+from rowkind.service.query.memory import Fold, MemoryEngine
+
+
+class TrialBatch(dict[str, Rows]):
+    """The changes of each table, under the record that the job declares for it.
+
+    `clock` is the time of the batch in ms; None for what the time is. With `ended` there will be no rows any more.
+    """
+
+    clock: int | None = None
+    ended: bool = False
+
+
+Engine = Callable[[Job, PhysicalSink, Sequence[TrialBatch]], Iterator[Changes]]
+"""Runs a plan over batches and gives the net changes of each, under the sink's value record, keyed by its key."""
+
+EXPECTED = 'expected {"table": "…", "op": "+I", "row": {…}}'
+_ALLOWED = {"append": ("+I",), "retract": ("+I", "-U", "+U", "-D"), "upsert": ("+I", "+U", "-D")}
+
+
+class InputError(RowkindError):
+    """A line of the input that is no change; the message begins with file and line."""
+
+    exit_code = REFUSED
+
+
+class UnmatchedError(RunError):
+    """A retraction found no row, and the job says `unmatched: fail`."""
+
+
+_CLOCK = Record.of({"clock": "TIMESTAMP(3) NOT NULL"})
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    kind: RowKind
+    row: Mapping[str, Any]
+
+
+def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_rows: int) -> list[TrialBatch]:
+    """The changes in the lines of a file, in at least one batch. Raises InputError for the first line that is none.
+
+    A line is JSON, or what that stands for already. One with a clock begins a batch, at whose time those after it are
+    too, and those before the first such line.
+    """
+    records: dict[str, Record] = {}
+    tables: list[tuple[int, str, _Line]] = []
+    # Some results have a row before there is any change, such as COUNT(*).
+    batches, room, clock = [TrialBatch()], batch_rows, None
+    for number, line in enumerate(lines, 1):
+        if isinstance(line, str) and not line.strip():
+            continue
+        try:
+            found = _line(job, records, number, line)
+        except ValueProblem as problem:
+            raise InputError(f"{name}:{number}: {problem}") from None
+        if isinstance(found, int):
+            if clock is not None and found < clock:
+                raise InputError(f"{name}:{number}: the clock goes back")
+            clock = found
+        if isinstance(found, int) or not room:
+            # The first batch is there whether anything comes before the first clock or not.
+            batches += [TrialBatch()] if tables or clock is not None else []
+            batches[-1].clock, room = clock, batch_rows
+        if not isinstance(found, int):
+            tables.append((len(batches) - 1, *found))
+            room -= 1
+    begins = next((batch.clock for batch in batches if batch.clock is not None), None)
+    for batch in batches:
+        batch.clock = begins if batch.clock is None else batch.clock
+    for table, record in records.items():
+        own = [(batch, line) for batch, other, line in tables if other == table]
+        payload = _encoded(record, job.tables[table], [line for _, line in own])
+        kinds = np.array([line.kind for _, line in own], np.int8)
+        seqs = ArrivalNumber.pack(np.array([line.number for _, line in own], np.int64))
+        numbers = np.array([batch for batch, _ in own])
+        for batch in np.unique(numbers):
+            first, last = np.searchsorted(numbers, [batch, batch + 1])
+            batches[batch][table] = Rows(kinds[first:last], seqs[first:last], payload[first:last])
+    return batches
+
+
+def end(sink: PhysicalSink, batches: list[TrialBatch]) -> None:
+    """Let time come to its end behind these batches, where somebody goes by it."""
+    if any(clock.tables or clock.processing for clock in graph([sink]).clocks):
+        last = TrialBatch()
+        last.clock, last.ended = batches[-1].clock, True
+        batches.append(last)
+
+
+def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArray:
+    """The rows as payloads. A delete in an upsert table brings its key, as in Kafka, and nothing else."""
+    alone = np.array([of.changelog == "upsert" and line.kind == RowKind.DELETE for line in lines], np.bool_)
+    whole = encode(record, [line.row for line, by_key in zip(lines, alone, strict=True) if not by_key])
+    if not alone.any():
+        return whole
+    keys = [line.row for line, by_key in zip(lines, alone, strict=True) if by_key]
+    order = np.argsort(np.concatenate([np.flatnonzero(~alone), np.flatnonzero(alone)]))
+    return pa.concat_arrays([whole, encode_keys(record, of.primary_key, keys)]).take(pa.array(order))
+
+
+def _line(job: Job, records: dict[str, Record], number: int, line: str | Mapping[str, Any]) -> tuple[str, _Line] | int:
+    """The table and the change of a line, or the time of one with a clock, in ms."""
+    change = _parsed(line) if isinstance(line, str) else line
+    if isinstance(change, Mapping) and list(change) == ["clock"]:
+        return int(check_row(_CLOCK, change)["clock"])
+    if not isinstance(change, Mapping) or not isinstance(change.get("row"), Mapping):
+        raise ValueProblem(EXPECTED)
+    if extra := [each for each in change if each not in ("table", "op", "row")]:
+        raise ValueProblem(f"{extra[0]!r} is not known here: {EXPECTED}")
+    table, symbol = change.get("table"), change.get("op")
+    if table not in job.tables:
+        raise ValueProblem(f"there is no table {table!r}{near(str(table), job.tables)}")
+    mode = job.tables[table].changelog
+    if symbol not in _ALLOWED[mode]:
+        raise ValueProblem(f"op {symbol!r} in a table of mode {mode}: expected {' or '.join(_ALLOWED[mode])}")
+    if table not in records:
+        records[table] = declared(job, table)
+    row, record = change["row"], records[table]
+    if mode == "upsert" and symbol == "-D":
+        # As in Kafka, where a delete is a key without a value.
+        record = record.select(job.tables[table].primary_key)
+        row = {column: value for column, value in row.items() if column in record.names}
+    return table, _Line(number, RowKind(SYMBOLS.index(symbol)), check_row(record, row))
+
+
+def _parsed(text: str) -> Any:
+    """What a line says. Raises ValueProblem."""
+    try:
+        return parse_line(text.strip())
+    except json.JSONDecodeError as error:
+        raise ValueProblem(f"this is not JSON, column {error.colno}: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueProblem(f"this is not JSON: {error}") from None
+
+
+def in_memory(warn: Callable[[str], None]) -> Engine:
+    """The in-memory engine; `warn` is told of retractions that found no row."""
+
+    def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
+        def unmatched(node: str, changes: Changes) -> None:
+            text = f"{node}: {len(changes)} retraction(s) found no row to take back"
+            if job.unmatched == "fail":
+                raise UnmatchedError(f"{text}, and the job says `unmatched: fail`")
+            warn(text)
+
+        def broken(promise: Broken) -> None:
+            if job.promises == "fail":
+                raise promise.error
+            warn(str(promise))
+
+        def failed(of: str, left_out: LeftOut) -> None:
+            warn(f"{of}: {len(left_out.reasons)} row(s) left out: {left_out.reasons[0]}")
+
+        def late(node: str, changes: Changes) -> None:
+            warn(f"{node}: {len(changes)} change(s) left out that came too late")
+
+        engine = MemoryEngine(sink, unmatched=unmatched, broken=broken, failed=failed, late=late)
+        now = 0
+        for batch in batches:
+            now = max(now + 1, time.time_ns() // 1_000_000) if batch.clock is None else batch.clock
+            yield engine.batch(batch, now, ended=batch.ended)[sink.name]
+
+    return run
+
+
+def results(
+    job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine, *, fold: bool
+) -> Iterator[str]:
+    """The lines to print: each change of the result, or with `fold` each row that is left, in order."""
+    if fold:
+        for row in decode(sink.value, folded(job, sink, batches, engine)):
+            yield json.dumps({"row": row}, ensure_ascii=False)
+        return
+    for number, changes in enumerate(engine(job, sink, batches)):
+        for kind, row in zip(changes.kind.tolist(), decode(sink.value, changes.payload), strict=True):
+            yield json.dumps({"batch": number, "op": SYMBOLS[kind], "row": row}, ensure_ascii=False)
+
+
+def folded(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine) -> pa.BinaryArray:
+    """The rows that are left in the end, in order."""
+    forgets = any(node.calc.refreshes for node in walk(sink))
+    fold = Fold(keyed=sink.mode == "upsert", forgets=forgets, alike=SameRows(sink.value))
+    for changes in engine(job, sink, batches):
+        fold.apply(changes)
+    payloads = pa.array(fold.payloads, pa.binary())
+    rows = decode(sink.value, payloads)
+    return payloads.take(pa.array(sorted(range(len(rows)), key=lambda place: _order(rows[place])), pa.int64()))
+
+
+def unread(sink: PhysicalSink, batches: Sequence[TrialBatch]) -> list[str]:
+    """Tables that the batches bring changes of and the query does not read."""
+    read_ = {node.source.table for node in walk(sink) if isinstance(node, PhysicalScan)}
+    return sorted({table for batch in batches for table in batch} - read_)
+
+
+def _order(row: Mapping[str, Any]) -> tuple[tuple[bool, bool, Any], ...]:
+    """Rows by their columns from the left, NULL first."""
+    plain = (json.dumps(value) if isinstance(value, list | dict) else value for value in row.values())
+    return tuple((value is not None, isinstance(value, str), 0 if value is None else value) for value in plain)

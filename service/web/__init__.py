@@ -1,0 +1,1 @@
+"""What the port of a service shows."""

@@ -1,0 +1,81 @@
+"""What the port of a job shows.
+
+- `/healthz` is 200 while the process serves the job, and 503 once a query has failed. Its text says what is wrong all
+  the same.
+- `/readyz` is 200 when every query has finished a batch, or found nothing to do, since it was started; else it is 503
+  and says why.
+- `/metrics` is the Prometheus exposition.
+- `/` shows the plan of every query with its progress, and `/explain` more of the plan.
+- `/status.json` says for programs what `/` shows.
+
+Nothing can be changed through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rowkind.service.monitoring.exposition import CONTENT_TYPE
+from rowkind.service.monitoring.status import JobStatus
+from rowkind.service.plan.explain import html
+from rowkind.service.plan.explain.description import QueryDescription
+from rowkind.service.web import live_page, status_page
+from rowkind.service.web.http import Response
+
+
+class Status(Protocol):
+    """What is asked of the running job. All calls come from other threads."""
+
+    def healthy(self) -> bool:
+        """Whether no query has failed."""
+
+    def ready(self) -> bool:
+        """Whether every query has caught its first batch."""
+
+    def reason(self) -> str:
+        """Why it is not ready, or not healthy."""
+
+    def warning(self) -> str:
+        """What is wrong though it is healthy."""
+
+    def exposition(self) -> bytes:
+        """The metrics in Prometheus text format."""
+
+    def status(self) -> JobStatus:
+        """All that is known now."""
+
+    def plans(self) -> Sequence[QueryDescription]:
+        """The plan of every query."""
+
+
+@dataclass(frozen=True)
+class JobPages:
+    """The pages of a job, of which its views are shown with their SQL."""
+
+    status: Status
+    views: Mapping[str, str]
+
+    def answer(self, path: str, *, known: bool) -> Response:
+        """What is at a path."""
+        match path:
+            case "/metrics":
+                return Response(200, CONTENT_TYPE, self.status.exposition())
+            case "/healthz":
+                return self._verdict(self.status.healthy(), self.status.warning(), known=known)
+            case "/readyz":
+                return self._verdict(self.status.healthy() and self.status.ready(), known=known)
+            case "/":
+                return Response.page(status_page.page(self.status.status(), self.status.plans()), live_page.HEADERS)
+            case "/explain":
+                return Response.page(html.page(self.status.status().job, self.views, self.status.plans(), runs=True))
+            case "/status.json":
+                return Response(200, "application/json", self.status.status().to_json().encode())
+            case _:
+                return Response.text(404, "try /, /explain, /status.json, /metrics, /healthz or /readyz")
+
+    def _verdict(self, good: bool, warning: str = "", *, known: bool) -> Response:
+        if not known:
+            return Response.text(200 if good else 503, "ok" if good else "not ready, or failed")
+        return Response.text(200 if good else 503, (warning or "ok") if good else self.status.reason())
