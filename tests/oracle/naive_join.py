@@ -9,7 +9,7 @@ batch is refreshed, and so is one that both goes and comes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rowkind.operators.join import JoinKind
@@ -104,6 +104,14 @@ class Steps:
     come: Counter[Row] = field(default_factory=Counter)
     gone: Counter[Row] = field(default_factory=Counter)
     kept: Counter[Row] = field(default_factory=Counter)
+
+    @classmethod
+    def between(cls, before: Iterable[Stored], after: Iterable[Stored], now: int) -> Steps:
+        """What changes from rows to others; a row that stays and was written now is refreshed."""
+        steps, old, new = cls(), {id(one): one for one in before}, {id(one): one for one in after}
+        for at, one in (old | new).items():
+            steps.add(one.row, was=at in old, is_=at in new, written=one.written_at == now)
+        return steps
 
     def add(self, row: Row, *, was: bool, is_: bool, written: bool) -> None:
         """Count a row that was out, is out, or both."""
