@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def _python(program: str) -> str:
@@ -34,6 +34,8 @@ def test_the_version_is_that_of_the_installation() -> None:
 def test_little_is_loaded_before_it_is_asked_for() -> None:
     """A command or a worker that imports a part of the package has not all of it."""
     assert _python("import rowkind, sys; print([each for each in sys.modules if 'rowkind.service' in each])") == "[]"
+    code = "import sys, rowkind; print('pyarrow' in sys.modules, 'sqlglot' in sys.modules)"
+    assert _python(code) == "False False"
 
 
 def test_a_name_that_is_not_there_is_a_mistake() -> None:
