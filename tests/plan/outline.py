@@ -2,10 +2,12 @@
 
     result: columns order_id BIGINT NOT NULL; retract
       anti_join_1: on o.order_id = p.order_id; retract; unique (order_id); → unmoved
-        keeps left: orders, one row per key, ttl 30d
-        keeps right: payments, unique key (p.payment_id), ttl 12h
-        scan_o: orders; reads order_id; retract; unique (o.order_id); → shuffled by o.order_id
-        scan_p: payments; reads payment_id, order_id; retract; unique (p.payment_id); → shuffled by p.order_id
+        keeps left: orders; one row per key; by arrival; ttl 30d
+        keeps right: payments; unique key (p.payment_id); by arrival; ttl 12h
+        scan_o: orders; reads order_id; retract; unique (o.order_id); no -U needed; → shuffled by o.order_id
+        scan_p: payments; reads payment_id, order_id; no columns; drops NULL keys; retract; unique (p.payment_id)
+              → shuffled by p.order_id
+      advice: result sink without key
 
 The outline is written from the JSON document of `rowkind explain` and has every value of the document. It omits a value
 only if the value follows from others: from the rest of the document, or from the tables of the job.
@@ -16,7 +18,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,7 +171,7 @@ def _aliased(step: Node) -> list[Node]:
     return [{**each, "name": f"{step.get('alias')}.{each['name']}"} for each in step.get("reads", ())]
 
 
-def _untyped(columns: Iterable[Node], types: Mapping[str, str | None]) -> list[Node]:
+def _untyped(columns: Iterable[Node], types: Mapping[str, str | None]) -> Sequence[Node]:
     """Columns without the types that are known."""
     typed = [{**each, "type": each.get("type", "without a type")} for each in columns]
     for each in typed:
@@ -182,7 +184,8 @@ def _stage_after(step: Node) -> int:
     """The first stage in which an operator with this input can run."""
     if step.get("kind") == "union":
         return max(map(_stage_after, step.get("inputs", ())), default=1)
-    return (step.get("stage") or 0) + (step.get("goes", {}).get("how") != "same stage")
+    same = step.get("goes", {}).get("how") == "same stage"
+    return int(step.get("stage") or 0) + (0 if same else 1)
 
 
 def _state(state: Node) -> Iterable[str]:
