@@ -42,8 +42,8 @@ from rowkind.operators.arranged_values import ArrangedValues, TouchedValues
 from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns import value_bytes
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Mask
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.endings import Endings, GroupNames
@@ -71,13 +71,13 @@ class Aggregate:
         ends: dict[str, int | None] = {} if self.spec.ends is None else {"ends": None}
         return groups | dict.fromkeys(beside, None if ttl is None else 2 * ttl) | ends
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
+        changes = batch.changes
         assert changes.key.null_count == 0, "the key of a group is never null"
         arrangement = Arrangement(stores["groups"], "groups", "last write", spec.ttl_ms, now, until=spec.until)
-        groups = GroupState.of(spec, changes, arrangement)
-        changes, groups = _but_refreshes(changes, groups)
+        groups = GroupState.of(spec, batch, arrangement)
         lifted = lift(spec, changes)
         unmatched = _beyond_what_is_there(changes, lifted, groups)
         if unmatched.any():
@@ -119,7 +119,7 @@ class Aggregate:
         arrangement.replace(entries, known)
         finished.append(arrangement.finish())
         return Output(
-            written.rows,
+            written.emitted,
             none,
             sum((one.state for one in finished), StateSize()),
             sum(one.merged_rows for one in finished),
@@ -231,15 +231,6 @@ def _custom(
 def _views(views: GroupViews | None, first: int) -> Callable[[int], Views]:
     """What leads to the views of one function, whose first one has this number, in a group."""
     return lambda group: Views(views, group, first)
-
-
-def _but_refreshes(changes: Changes, groups: GroupState) -> tuple[Changes, GroupState]:
-    """The changes that are to be counted, and the groups of these; those of the others are known to be written."""
-    refresh = changes.kind == RowKind.REFRESH
-    if not refresh.any():
-        return changes, groups
-    of_change, again = groups.of_change[~refresh], groups.of_change[refresh]
-    return changes.filter(~refresh), replace(groups, of_change=of_change, again=again)
 
 
 def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: GroupState) -> Mask:

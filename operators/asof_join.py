@@ -46,6 +46,7 @@ from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import Resolved, entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns import number_bytes
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, concat_binary
 from rowkind.operators.join_output import PAD, Emission, Parents, emit
 from rowkind.operators.nearest import NOWHERE, Line, Points, nearest
@@ -112,20 +113,20 @@ class AsofJoin:
         """Both inputs' rows, the left ones with their TTL in ms."""
         return {"left": self.spec.left_ttl_ms, "right": None}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
         kept = Arrangement(stores["left"], "left", "ordered", spec.left_ttl_ms, now, until=spec.until(spec.left))
         versions = Arrangement(stores["right"], "right", "ordered", None, now, until=spec.until(spec.right))
-        keys = TouchedKeys.of(changes)
-        left_changes = _placed(changes.filter(changes.side == 0), spec.left)
-        right_changes = _placed(changes.filter(changes.side == 1), spec.right)
-        left = resolve(kept, left_changes, by_seq=spec.left.by_seq)
+        keys = TouchedKeys.of(batch.touched)
+        left_batch, right_batch = _placed(batch.side(0), spec.left), _placed(batch.side(1), spec.right)
+        left_changes, right_changes = left_batch.changes, right_batch.changes
+        left = resolve(kept, left_batch, by_seq=spec.left.by_seq)
         if spec.deletes is not None:
-            of_key = keys.of_change[changes.side == 1]
+            of_key = keys.of_change[: len(batch.changes)][batch.changes.side == 1]
             right = resolve_versions(versions, keys, of_key, right_changes, spec.deletes)
         else:
-            right = resolve(versions, right_changes, by_seq=spec.right.by_seq)
+            right = resolve(versions, right_batch, by_seq=spec.right.by_seq)
         unmatched, late = left.unmatched if spec.left.counts_unmatched else left.unmatched[:0], Entries.empty()
         if spec.left_ttl_ms is not None:
             unmatched, late = unmatched[:0], entries_of(kept, left_changes.take(unmatched))
@@ -160,9 +161,9 @@ class AsofJoin:
         )
 
 
-def _placed(changes: Changes, side: AsofSide) -> Changes:
-    """The changes with their places for sub-keys."""
-    return replace(changes, sub_key=number_bytes.to_bytes(side.places(changes.payload)))
+def _placed(batch: Batch, side: AsofSide) -> Batch:
+    """The batch with the places of its rows for sub-keys."""
+    return batch.with_sub_keys(number_bytes.to_bytes(side.places(batch.touched.payload)))
 
 
 def _for_good(payload: pa.BinaryArray) -> Int64s:

@@ -9,26 +9,17 @@ ChangelogMode = Literal["append", "retract", "upsert"]
 
 
 class RowKind(IntEnum):
-    """What a change does to its row; the ordinals are Flink's, plus three that no topic has.
-
-    A dead letter only rides along. A refresh says that its row was written again and is the same: who keeps the row
-    keeps it longer, and tells those further down. A batch's refreshes come after its other changes; one of a row that
-    is not there, or has expired, says nothing. A truncation retracts all rows of its table that arrived before it. It
-    has no row, goes to every shard, and only operators that keep all rows of the table receive it.
-    """
+    """What a change does to its row; the ordinals are Flink's."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
     UPDATE_AFTER = 2
     DELETE = 3
-    DEAD_LETTER = 4
-    REFRESH = 5
-    TRUNCATION = 6
 
     @property
     def symbol(self) -> str:
-        """`+I`, `-U`, `+U` or `-D`; a dead letter shows as `!`, a refresh as `~`, a truncation as `0`."""
+        """`+I`, `-U`, `+U` or `-D`."""
         return SYMBOLS[self]
 
 
-SYMBOLS = ("+I", "-U", "+U", "-D", "!", "~", "0")
+SYMBOLS = ("+I", "-U", "+U", "-D")

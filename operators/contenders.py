@@ -33,8 +33,8 @@ def contenders(
 ) -> Changes:
     """Those changes that may make a difference to a bounded rank of strategy `append`; with an identity, `improving`.
 
-    `identity` gives the unique key's bytes of payloads, as `RankSpec` has it. What is not an insertion stays with the
-    insertions of its identity, or where there is none, as it is.
+    `identity` gives the unique key's bytes of payloads, as `RankSpec` has it. Retractions stay with the insertions of
+    their identity, or as they are where there is none.
     """
     come = np.flatnonzero(changes.weight > 0)
     hashes = changes.hash[come]

@@ -60,10 +60,7 @@ def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = Fa
     - `by_seq`: the changes are an upsert stream as it comes from its source, in which the last change of a key by `seq`
       wins and earlier rows are not taken back; they are not a multiset with signs.
     - `ordered`: rows are only inserted, in the order of their sub-keys, of arrival, and of their bytes.
-
-    Dead letters must have been taken out before. Refreshes never get here: whoever keeps a result keeps it for ever.
     """
-    assert not (changes.kind >= RowKind.DEAD_LETTER).any(), "only changes with a row kind of a topic are netted"
     result = _net(changes, form, keyed=keyed, by_seq=by_seq)
     return _in_order(result) if ordered else result
 

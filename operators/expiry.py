@@ -33,6 +33,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, constant
 from rowkind.operators.columns.grouping import distinct
 from rowkind.operators.columns.value_bytes import from_bytes, to_bytes
@@ -67,13 +68,13 @@ class Expiry:
         """The agenda, and what it speaks of. Nothing of it expires by itself."""
         return {"agenda": None} if self.only_comes else {"agenda": None, "rows": None}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now, arrivals=self.arrivals)
         due, until = self._due(agenda, now)
         agenda.append(-due)
         if self.only_comes:
-            return self._arrivals(changes, agenda, due, until, now)
+            return self._arrivals(batch.changes, agenda, due, until, now)
         side = self.side
         rows = self._rows(stores["rows"], now, BEGINNING)
         gone = rows.at(distinct(from_bytes(due.payload, pa.uint64()).to_numpy()))
@@ -81,8 +82,8 @@ class Expiry:
         assert gone.weight.sum() == due.weight.sum(), "the agenda has an entry for each row"
         # What has gone before has been written at the same times, so that these are the rows after all that is due.
         alive = self._rows(stores["rows"], now, until)
-        changes = spelled_out_truncations(alive, changes)
-        resolved = resolve(alive, changes, by_seq=side.by_seq, exact=side.exact)
+        batch = spelled_out_truncations(alive, batch)
+        resolved = resolve(alive, batch, by_seq=side.by_seq, exact=side.exact)
         step = Entries.concat([-gone, -resolved.removed, resolved.added])
         rows.append(step)
         rows.append(resolved.refreshed)
@@ -92,11 +93,11 @@ class Expiry:
         counts = side.counts_unmatched
         return Output(
             rewritten_rows(step, resolved.refreshed, arrivals=self.arrivals, refreshes=self.refreshes),
-            changes.take(resolved.overtaken) if counts else Changes.empty(),
+            batch.changes.take(resolved.overtaken) if counts else Changes.empty(),
             finished.state + noted.state,
             finished.merged_rows + noted.merged_rows,
             expired=len(resolved.unmatched) - len(resolved.overtaken) if counts else 0,
-            repeated=changes.take(resolved.repeated),
+            repeated=batch.changes.take(resolved.repeated),
             due=self._next(agenda, until),
         )
 

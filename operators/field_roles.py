@@ -20,8 +20,8 @@ COLUMN: Mapping[str, str] = {ROLE: "column"}
 RESULTS: Mapping[str, str] = {ROLE: "results"}
 """What columns that come out are called, or what they are by these names. The names do not count."""
 
-UNITED: Mapping[str, str] = {ROLE: "united"}
-"""Columns and calls that are read. Logical nodes that differ in these alone can be one (`passes.unite_columns`)."""
+MERGED: Mapping[str, str] = {ROLE: "merged"}
+"""Columns and calls that are read. `passes.merge_equivalent_operators` makes nodes one that differ in these alone."""
 
 CHILD: Mapping[str, str] = {ROLE: "child"}
 """A node right below, or several; it counts by what it computes."""

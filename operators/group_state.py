@@ -7,7 +7,7 @@ bytes of it as a rule: 20 for the sum, 9 for the maximum, 1 for each count (`ope
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from rowkind.operators.arranged_values import GroupKeys
 from rowkind.operators.arrangement.arrangement import Arrangement, places
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import (
     Changes,
     Indices,
@@ -60,22 +61,23 @@ class GroupState:
     again: Indices
 
     @classmethod
-    def of(cls, spec: AggregateSpec, changes: Changes, arrangement: Arrangement) -> GroupState:
-        """Look the groups of these changes up; of a global aggregate always the one."""
-        hashes, key = changes.hash, changes.key
+    def of(cls, spec: AggregateSpec, batch: Batch, arrangement: Arrangement) -> GroupState:
+        """Look the groups of a batch up; of a global aggregate always the one."""
+        touched, changes = batch.touched, len(batch.changes)
+        hashes, key = touched.hash, touched.key
         if spec.is_global:
             nothing = binary([b""])
             hashes, key = np.concatenate([hashes, hash64(nothing)]), concat_binary([key, nothing])
         stored = arrangement.lookup(hashes)
         numbers = group(np.concatenate([hashes, stored.hash]), [concat_binary([key, stored.key])])
-        touched = np.zeros(numbers.count, np.bool_)
-        touched[numbers.ids[: len(hashes)]] = True
-        known = touched[numbers.ids[len(hashes) :]]
+        named = np.zeros(numbers.count, np.bool_)
+        named[numbers.ids[: len(hashes)]] = True
+        known = named[numbers.ids[len(hashes) :]]
         stored, of_stored = stored.filter(known), numbers.ids[len(hashes) :][known]
         # Groups that only share a hash with a touched one get no number.
-        number = np.cumsum(touched) - 1
+        number = np.cumsum(named) - 1
         ids, of_stored = number[numbers.ids[: len(hashes)]], number[of_stored]
-        count = int(touched.sum())
+        count = int(named.sum())
         first = np.zeros(count, np.int64)
         first[ids] = np.arange(len(hashes))
         at = np.full(count, -1)
@@ -90,8 +92,8 @@ class GroupState:
         if columns:
             times[:, of_stored] = columns
         key = key.take(pa.array(first))
-        ids = ids[: len(changes)]
-        return cls(hashes[first], key, ids, stored, of_stored, at, times[0], times[1], packed, parts, ids[:0])
+        of_change, again = ids[:changes], ids[changes : len(touched)]
+        return cls(hashes[first], key, of_change, stored, of_stored, at, times[0], times[1], packed, parts, again)
 
     @property
     def count(self) -> int:
@@ -119,7 +121,7 @@ class EmittedGroups:
     `failed` is what would be emitted if its results fitted their types.
     """
 
-    rows: Rows
+    emitted: Emitted
     failed: Rows
     old: pa.BinaryArray
     new: pa.BinaryArray
@@ -177,10 +179,8 @@ class After:
         comes = Rows(np.full(len(come), RowKind.INSERT, np.int8), self.seq, new)
         changed = [goes.filter(differs_old & ~failed_old), comes.filter(differs_new & ~failed_new)]
         failed = [goes.filter(differs_old & failed_old), comes.filter(differs_new & failed_new)]
-        if spec.refreshes:
-            same = comes.filter(~differs_new & ~failed_new)
-            changed.append(replace(same, kind=np.full(len(same), RowKind.REFRESH, np.int8)))
-        return EmittedGroups(Rows.concat(changed), Rows.concat(failed), old, new)
+        refreshes = comes.filter(~differs_new & ~failed_new) if spec.refreshes else Rows.empty()
+        return EmittedGroups(Emitted(Rows.concat(changed), refreshes), Rows.concat(failed), old, new)
 
     def entries(self, spec: AggregateSpec, now: int) -> Entries:
         """What is to be stored: the rows of groups that have one, and that the others have none."""

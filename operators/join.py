@@ -48,6 +48,7 @@ import pyarrow as pa
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int8s, Mask, Rows, Uint64s
 from rowkind.operators.columns.grouping import Groups
 from rowkind.operators.join_input import JoinInput, Side, rows_of_touched_keys
@@ -101,11 +102,11 @@ class Join:
         sides = {"left": self.spec.left, "right": self.spec.right}
         return {name: side.ttl_ms for name, side in sides.items() if side.remake is None}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        left = JoinInput.open(spec.left, "left", stores, changes.filter(changes.side == 0), now)
-        right = JoinInput.open(spec.right, "right", stores, changes.filter(changes.side == 1), now)
+        left = JoinInput.open(spec.left, "left", stores, batch.side(0), now)
+        right = JoinInput.open(spec.right, "right", stores, batch.side(1), now)
         left_rows, right_rows = self._rows_of_touched_keys(left, right)
         pairs = Pairs.of(left_rows, right_rows, spec.condition, spec.near)
         emissions = [pairs.emission]
@@ -192,12 +193,12 @@ class JoinedRows:
             emissions.append(pads(left_rows, right_rows, pairs, marked=False)[0])
         if spec.pads_right:
             emissions.append(pads(right_rows, left_rows, pairs.mirrored, marked=False)[0].mirrored)
-        rows = emit(
+        emitted = emit(
             Emission.concat(emissions),
             Parents.of(left_rows.payload, left_rows.seq, spec.left_pad),
             Parents.of(right_rows.payload, right_rows.seq, spec.right_pad),
         )
-        return rows_of(self.calc(rows))
+        return rows_of(self.calc(emitted.rows))
 
 
 def _kept(side: Side, name: str, hashes: Uint64s, stores: Mapping[str, BlobStore], now: int) -> Entries:

@@ -12,6 +12,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement, Layout
 from rowkind.operators.arrangement.entries import UPPER, Entries
 from rowkind.operators.arrangement.resolving import Resolved, entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import Groups, distinct, is_in
 from rowkind.operators.join_rows import SideRows, hashes, number_keys
@@ -64,14 +65,15 @@ class JoinInput:
     withdrawn: Entries
 
     @classmethod
-    def open(cls, side: Side, name: str, stores: Mapping[str, BlobStore], changes: Changes, now: int) -> JoinInput:
-        """Open the arrangement and resolve the changes."""
+    def open(cls, side: Side, name: str, stores: Mapping[str, BlobStore], batch: Batch, now: int) -> JoinInput:
+        """Open the arrangement and resolve the changes and refreshes."""
+        changes = batch.changes
         if side.remake is not None:
             rows, none = RemadeRows(side.remake, changes, stores, now), Changes.empty()
             resolved = rows.resolved()
             return cls(rows, resolved, none, none, Entries.empty(), 0, -resolved.removed)
         arrangement = Arrangement(stores[name], name, side.layout, side.ttl_ms, now, until=side.until)
-        resolved = resolve(arrangement, changes, by_seq=side.by_seq, exact=side.exact)
+        resolved = resolve(arrangement, batch, by_seq=side.by_seq, exact=side.exact)
         unmatched, expired = resolved.unmatched if side.counts_unmatched else resolved.unmatched[:0], Entries.empty()
         if side.ttl_ms is not None and len(unmatched):
             gone = np.setdiff1d(unmatched, resolved.overtaken)

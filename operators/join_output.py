@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowkind.operators.columns.batch import Emitted
 from rowkind.operators.columns.changes import Indices, Int64s, Rows, binary, concat_binary, lengths
 from rowkind.operators.columns.consolidation import cancelled_pairs, net_weights
 from rowkind.operators.columns.hashing import mix, sketch64
-from rowkind.operators.netting import emitted
+from rowkind.operators.netting import inserted, kinds, spelled
 
 PAD = -1
 """The index that stands for the missing row of a side."""
@@ -66,7 +67,7 @@ class Parents:
         return np.where(rows == PAD, len(self.seq) - 1, rows)
 
 
-def emit(emission: Emission, left: Parents, right: Parents, again: Emission | None = None) -> Rows:
+def emit(emission: Emission, left: Parents, right: Parents, again: Emission | None = None) -> Emitted:
     """The output rows: what is left of the emission when equal rows of opposite sign have cancelled.
 
     They come in the order of `operators.emission`: rows that go before rows that come. `again` are rows to be emitted
@@ -81,15 +82,19 @@ def emit(emission: Emission, left: Parents, right: Parents, again: Emission | No
         again = Emission(left.find(again.left), right.find(again.right), np.zeros_like(again.weight))
         emission, weight = Emission.concat([emission, again]), np.concatenate([weight, again.weight])
     sizes = lengths(left.payload)[emission.left] + lengths(right.payload)[emission.right]
-    rows, kind = emitted(weight, refreshed, sizes)
-    emission = emission.take(rows)
-    return Rows(
-        kind,
-        np.maximum(left.seq[emission.left], right.seq[emission.right]),
-        pc.binary_join_element_wise(
-            left.payload.take(pa.array(emission.left)), right.payload.take(pa.array(emission.right)), b""
-        ),
+    rows = spelled(weight, sizes, refreshed)
+    net = Rows(kinds(weight[rows]), *_joined(emission.take(rows), left, right))
+    if not len(refreshed):
+        return Emitted(net)
+    return Emitted(net, inserted(*_joined(emission.take(refreshed), left, right)))
+
+
+def _joined(emission: Emission, left: Parents, right: Parents) -> tuple[Int64s, pa.BinaryArray]:
+    """The arrival numbers and the payloads of output rows."""
+    payload = pc.binary_join_element_wise(
+        left.payload.take(pa.array(emission.left)), right.payload.take(pa.array(emission.right)), b""
     )
+    return np.maximum(left.seq[emission.left], right.seq[emission.right]), payload
 
 
 def _net(emission: Emission, left: Parents, right: Parents) -> Int64s:

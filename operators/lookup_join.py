@@ -25,8 +25,9 @@ from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import Resolved, resolve
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.byte_lists import lists_of, members_of
-from rowkind.operators.columns.changes import Changes, Int64s, Rows, binary, concat_binary, lengths
+from rowkind.operators.columns.changes import Changes, Int64s, binary, concat_binary, lengths
 from rowkind.operators.errors import BatchTooLarge
 from rowkind.operators.join_input import Side
 from rowkind.operators.netting import LARGEST, net_rows
@@ -63,16 +64,17 @@ class LookupJoin:
         right = {"right": self.spec.right.ttl_ms}
         return right if self.spec.left_only_comes else {"left": None, **right}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec, side = self.spec, self.spec.right
         rows = Arrangement(stores["right"], "right", side.layout, side.ttl_ms, now)
-        left_changes, right_changes = changes.filter(changes.side == 0), changes.filter(changes.side == 1)
-        right = resolve(rows, right_changes, by_seq=side.by_seq, exact=side.exact)
+        left_batch, right_batch = batch.side(0), batch.side(1)
+        right = resolve(rows, right_batch, by_seq=side.by_seq, exact=side.exact)
         less = Entries.concat([-right.removed, right.refreshed])
-        come = left_changes.filter(left_changes.weight > 0)
+        come = left_batch.changes.filter(left_batch.changes.weight > 0)
         there = Entries.concat([rows.lookup(come.hash, less), right.added])
-        left_changes = replace(left_changes, sub_key=self._met(left_changes, there))
+        left_batch = left_batch.with_sub_keys(self._met(left_batch.touched, there))
+        left_changes, right_changes = left_batch.changes, right_batch.changes
         rows.append(less)
         rows.append(right.added)
         finished = rows.finish()
@@ -82,7 +84,7 @@ class LookupJoin:
             emitted, unmatched = self._emitted(came.payload, came.sub_key, came.seq, came.weight, 0), []
         else:
             kept = Arrangement(stores["left"], "left", "multiset", None, now)
-            left = _with_what_they_met(resolve(kept, left_changes, by_seq=spec.left_by_seq))
+            left = _with_what_they_met(resolve(kept, left_batch, by_seq=spec.left_by_seq))
             for entries in (-left.removed, left.refreshed, left.added):
                 kept.append(entries)
             finished = kept.finish()
@@ -115,7 +117,9 @@ class LookupJoin:
             raise BatchTooLarge(len(left), size)
         return met.take(pa.array(list_of))
 
-    def _emitted(self, payload: pa.BinaryArray, met: pa.BinaryArray, seq: Int64s, weight: Int64s, again: int) -> Rows:
+    def _emitted(
+        self, payload: pa.BinaryArray, met: pa.BinaryArray, seq: Int64s, weight: Int64s, again: int
+    ) -> Emitted:
         """Left rows with what they have met, the last of which are `again` there. Raises `BatchTooLarge`."""
         of, found = members_of(met)
         size = int(lengths(payload)[of].sum()) + int(lengths(found).sum())

@@ -42,6 +42,7 @@ from rowkind.operators.arrangement.arrangement import places as places_in
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, Uint64s, constant
 from rowkind.operators.columns.grouping import distinct, group
 from rowkind.operators.errors import RowFailed
@@ -99,8 +100,9 @@ class MatchRecognize:
         """What is kept; none has a TTL."""
         return {"waiting": None, "begun": None} | ({"numbers": None} if self.spec.numbered else {})
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard; the watermark (ms since the epoch) has come to `now`. Raises RowFailed."""
+        changes = batch.changes
         waiting = Arrangement(stores["waiting"], "waiting", "timed", None, now)
         begun = Arrangement(stores["begun"], "begun", "multiset", None, now)
         numbers = None
@@ -134,7 +136,7 @@ class MatchRecognize:
         states = [each.finish() for each in (waiting, begun, numbers) if each is not None]
         next_ = waiting.first_after(int(reached))
         return Output(
-            Rows.concat(found),
+            Emitted.concat(found),
             changes.filter(changes.weight < 0),
             sum((each.state for each in states), StateSize()),
             sum(each.merged_rows for each in states),
@@ -144,7 +146,7 @@ class MatchRecognize:
 
     def _search(
         self, partitions: _Partitions, kept: _Held, numbered: _Held | None, now: int
-    ) -> tuple[tuple[Rows, Rows], Entries]:
+    ) -> tuple[tuple[Emitted, Rows], Entries]:
         """What comes out when the watermark is at `now`, and when the time is over of the matches that have begun."""
         entries, position = partitions.entries, partitions.position
         times, readable = self.spec.times(entries.payload), self.spec.read(entries.payload)
@@ -175,11 +177,11 @@ class MatchRecognize:
         found: Sequence[Searched],
         readable: ReadableRows,
         numbered: _Held | None,
-    ) -> tuple[Rows, Rows]:
+    ) -> tuple[Emitted, Rows]:
         """What comes out, and what would if what measures come to fitted their types."""
         counts = np.array([len(each.matches) for each in found], np.int64)
         if not counts.any():
-            return Rows.empty(), Rows.empty()
+            return Emitted(Rows.empty()), Rows.empty()
         number = np.zeros(counts.sum(), np.int64)
         if numbered is not None:
             number = _numbered(numbered, partitions, counts)

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Emitted
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Mask, Rows, lengths
 from rowkind.operators.columns.consolidation import cancelled_pairs, net_weights, spelled_out
 from rowkind.operators.columns.hashing import mix, sketch64
@@ -16,7 +17,7 @@ LARGEST = (1 << 31) - 1
 """Bytes of payload that rows emitted together may have."""
 
 
-def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indices | None = None) -> Rows:
+def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indices | None = None) -> Emitted:
     """The rows whose weights do not cancel, of equal rows the latest by seq; those that go before those that come.
 
     `again` are rows to be emitted as refreshes, and so are then the pairs that cancel; None where nobody waits for any.
@@ -26,23 +27,20 @@ def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indice
     if (weight < 0).any():
         left = net_weights(sketch64(payload), weight, lambda rows: [payload.take(pa.array(rows))], seq.__getitem__)
     refreshed = np.empty(0, np.int64) if again is None else np.concatenate([again, cancelled_pairs(weight, left)])
-    rows, kind = emitted(left, refreshed, lengths(payload))
-    if len(rows) == len(payload) and (rows[1:] > rows[:-1]).all():
-        return Rows(kind, seq, payload)
-    return Rows(kind, seq[rows], payload.take(pa.array(rows)))
+    return _rows(payload, seq, left, refreshed)
 
 
 def net_rows_apart(
     failed: Mask, payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indices | None = None
-) -> tuple[Rows, Rows]:
+) -> tuple[Emitted, Rows]:
     """The net rows of those that have not failed, and of those that have. Raises `BatchTooLarge`."""
     if not failed.any():
         return net_rows(payload, seq, weight, again), Rows.empty()
     good, bad = (net_rows(payload.filter(pa.array(part)), seq[part], weight[part], again) for part in (~failed, failed))
-    return good, bad
+    return good, bad.rows
 
 
-def rewritten_rows(changed: Entries, refreshed: Entries, *, arrivals: bool, refreshes: bool) -> Rows:
+def rewritten_rows(changed: Entries, refreshed: Entries, *, arrivals: bool, refreshes: bool) -> Emitted:
     """The rows that an operator emits which keeps its input's rows as they are.
 
     `changed` are the rows retracted and inserted, `refreshed` the rows written again with equal values, each as the
@@ -62,20 +60,39 @@ def rewritten_rows(changed: Entries, refreshed: Entries, *, arrivals: bool, refr
         step.seq.__getitem__,
     )
     refreshed_rows = cancelled_pairs(step.weight, left) if refreshes else np.empty(0, np.int64)
-    rows, kind = emitted(left, refreshed_rows, lengths(step.payload))
-    return Rows(kind, step.seq[rows], step.payload.take(pa.array(rows)))
+    return _rows(step.payload, step.seq, left, refreshed_rows)
 
 
-def emitted(weight: Int64s, refreshed: Indices, sizes: Int64s) -> tuple[Indices, Int8s]:
-    """Rows of these weights each as often as it goes or comes, then those that are refreshed; and their row kinds.
+def _rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, refreshed: Indices) -> Emitted:
+    """Rows of these weights, and those that are refreshed."""
+    rows = spelled(weight, lengths(payload), refreshed)
+    kind = kinds(weight[rows])
+    if len(rows) == len(payload) and (rows[1:] > rows[:-1]).all():
+        net = Rows(kind, seq, payload)
+    else:
+        net = Rows(kind, seq[rows], payload.take(pa.array(rows)))
+    if not len(refreshed):
+        return Emitted(net)
+    return Emitted(net, inserted(seq[refreshed], payload.take(pa.array(refreshed))))
 
-    `sizes` are their bytes. Raises `BatchTooLarge`.
+
+def spelled(weight: Int64s, sizes: Int64s, refreshed: Indices) -> Indices:
+    """Rows of these weights, each as often as it goes or comes.
+
+    `sizes` are the bytes of all rows, `refreshed` the rows emitted besides. Raises `BatchTooLarge`.
     """
     size = int(sizes @ abs(weight)) + int(sizes[refreshed].sum())
     rows = spelled_out(weight)
     if size > LARGEST:
         raise BatchTooLarge(len(rows) + len(refreshed), size)
-    kind = np.where(weight[rows] > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
-    if len(refreshed) == 0:
-        return rows, kind
-    return np.concatenate([rows, refreshed]), np.concatenate([kind, np.full(len(refreshed), RowKind.REFRESH, np.int8)])
+    return rows
+
+
+def kinds(weight: Int64s) -> Int8s:
+    """The row kinds of rows that go or come."""
+    return np.where(weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
+
+
+def inserted(seq: Int64s, payload: pa.BinaryArray) -> Rows:
+    """These rows as insertions."""
+    return Rows(np.full(len(seq), RowKind.INSERT, np.int8), seq, payload)

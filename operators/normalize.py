@@ -28,6 +28,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.join_input import Side
 from rowkind.operators.netting import rewritten_rows
@@ -54,7 +55,7 @@ class Normalize:
         """The rows, with their TTL in ms."""
         return {"rows": self.side.ttl_ms}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         side = self.side
         rows = Arrangement(
@@ -67,15 +68,15 @@ class Normalize:
             until=side.until,
             alike=side.alike,
         )
-        changes = spelled_out_truncations(rows, changes)
-        resolved = resolve(rows, changes, by_seq=side.by_seq)
+        batch = spelled_out_truncations(rows, batch)
+        resolved = resolve(rows, batch, by_seq=side.by_seq)
         step = Entries.concat([-resolved.removed, resolved.added])
         rows.append(step)
         rows.append(resolved.refreshed)
         finished = rows.finish()
         return Output(
             rewritten_rows(step, resolved.refreshed, arrivals=self.arrivals, refreshes=self.refreshes),
-            changes.take(resolved.unmatched) if side.counts_unmatched else Changes.empty(),
+            batch.changes.take(resolved.unmatched) if side.counts_unmatched else Changes.empty(),
             finished.state,
             finished.merged_rows,
         )

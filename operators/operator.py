@@ -5,7 +5,7 @@ The caller guarantees
   in order;
 - that `now` never goes back, and is the same when a batch is replayed; it is the time of the batch, or where rows are
   kept by times of their own, a watermark;
-- that dead letters (kind 4) never reach an operator;
+- that dead letters never reach an operator;
 - one `BlobStore` per name in `arrangements`, as the previous batch left it.
 
 The operator guarantees
@@ -32,12 +32,13 @@ from typing import Protocol
 
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Rows
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one batch of one shard gave: net changes (+I, -D) and refreshes, unmatched retractions, and state size.
+    """What one batch of one shard gave: net changes (+I, -D), refreshes beside them, unmatched retractions, state size.
 
     `merged_rows` is how many rows of state were read to be merged. `expired` is how many retractions found no row in an
     input with a TTL and were taken for those of rows that had expired. `repeated` are insertions that found a row with
@@ -46,7 +47,7 @@ class Output:
     `due` is a time, by the operator's own clock, before which nothing happens without changes; None where nothing will.
     """
 
-    rows: Rows
+    emitted: Emitted
     unmatched: Changes
     state: StateSize
     merged_rows: int = 0
@@ -54,6 +55,11 @@ class Output:
     repeated: Changes = field(default_factory=Changes.empty)
     due: int | None = None
     failed: Rows = field(default_factory=Rows.empty)
+
+    @property
+    def rows(self) -> Rows:
+        """The net changes."""
+        return self.emitted.rows
 
 
 class Operator(Protocol):
@@ -63,5 +69,5 @@ class Operator(Protocol):
     def arrangements(self) -> Mapping[str, int | None]:
         """The name of each arrangement it keeps and its TTL in ms, None for no TTL."""
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""

@@ -40,6 +40,7 @@ from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.columns.packed_columns import Column, pack, unpack
@@ -141,9 +142,10 @@ class Over:
         names = ("rows", "results") if self.spec.ahead is None else ("results",)
         return dict.fromkeys(names, self.spec.ttl_ms)
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
-        spec, comes = self.spec, changes.filter(changes.kind == RowKind.INSERT)
+        spec, changes = self.spec, batch.changes
+        comes = changes.filter(changes.kind == RowKind.INSERT)
         until, moment = spec.until, now
         if spec.span is not None and spec.values is not None:
             until = _Leaving(spec.values, spec.span)
@@ -154,7 +156,7 @@ class Over:
             for name in self.arrangements
         }
         if spec.ahead is None:
-            resolved = resolve(kept["rows"], changes, by_seq=spec.by_seq)
+            resolved = resolve(kept["rows"], batch, by_seq=spec.by_seq)
             taken = resolved.refreshed.weight < 0
             gone = Entries.concat([resolved.removed, -resolved.refreshed.filter(taken)]).units
             come, unmatched = Entries.concat([resolved.added, resolved.rewritten]).units, resolved.unmatched
@@ -163,7 +165,7 @@ class Over:
         else:
             gone, unmatched = Entries.empty(), np.flatnonzero(changes.weight < 0)
             come = entries_of(kept["results"], comes)
-        steps = self._steps(kept["results"], TouchedKeys.of(changes), gone, come)
+        steps = self._steps(kept["results"], TouchedKeys.of(batch.touched), gone, come)
         for part in (-steps.before, -steps.past, steps.stored):
             kept["results"].append(part)
         finished = [each.finish() for each in kept.values()]

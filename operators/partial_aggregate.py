@@ -114,19 +114,19 @@ def lift(spec: AggregateSpec, changes: Changes) -> Lifted:
 def partial(spec: AggregateSpec, changes: Changes) -> Changes:
     """What a task sends in place of these changes of side `RAW`: their sums, or the changes where sums do not pay.
 
-    There must be no dead letters. Both sides may reach an `Aggregate` in one batch, and of one group. Refreshes stay as
-    they are, one for each group.
+    Both sides may reach an `Aggregate` in one batch, and of one group.
     """
-    refresh = changes.kind == RowKind.REFRESH
-    if refresh.any():
-        again = changes.filter(refresh)
-        groups = group(again.hash, [again.key])
-        return Changes.concat([partial(spec, changes.filter(~refresh)), again.take(firsts(groups.ids, groups.count))])
     worth = WORTH * len(changes)
     if least_distinct(changes.hash) > worth:
         return changes
     summed = add_up(spec, changes)
     return summed if len(summed) <= worth else changes
+
+
+def one_of_each_group(refreshes: Changes) -> Changes:
+    """What a task sends in place of these refreshes."""
+    groups = group(refreshes.hash, [refreshes.key])
+    return refreshes.take(firsts(groups.ids, groups.count))
 
 
 def least_distinct(hashes: Uint64s) -> int:

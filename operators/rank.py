@@ -58,6 +58,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement, Layout
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import Resolved, replace_among, resolve
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows
 from rowkind.operators.columns.grouping import distinct, is_in
 from rowkind.operators.errors import RowFailed
@@ -193,7 +194,7 @@ class Rank:
         """The rows, with their TTL in ms."""
         return {"rows": self.spec.ttl_ms}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
         layout: Layout = "last write" if spec.is_of_first_rows else "ordered"
@@ -207,12 +208,12 @@ class Rank:
             by_number="row_number" not in spec.functions,
             until=spec.until,
         )
-        resolved, stored = self._resolve(arrangement, changes)
+        resolved, stored = self._resolve(arrangement, batch)
         taken = resolved.refreshed.weight < 0
         gone = Entries.concat([resolved.removed, -resolved.refreshed.filter(taken)])
         come = Entries.concat([resolved.added, resolved.refreshed.filter(~taken)])
         if len(gone) == len(come) == 0:
-            rows = Rows.empty()
+            rows = Emitted(Rows.empty())
         elif spec.is_of_first_rows:
             rows = self._replace_first(arrangement, gone, come)
         elif spec.strategy == "retract":
@@ -225,25 +226,25 @@ class Rank:
             touched = Touched.of(gone, come, stayed.units)
             rows = self._apply(arrangement, gone, self._number(touched, self._order(touched)))
         counts = spec.counts_unmatched and spec.strategy != "improving"
-        unmatched = changes.take(resolved.unmatched) if counts else Changes.empty()
+        unmatched = batch.changes.take(resolved.unmatched) if counts else Changes.empty()
         finished = arrangement.finish()
         return Output(rows, unmatched, finished.state, finished.merged_rows)
 
-    def _replace_first(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Rows:
+    def _replace_first(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Emitted:
         """Keep the first row of each partition, and emit which one goes and which one comes."""
         payload, seq, weight = replace_first(arrangement, gone, come, self.spec.ranking.ties)
         if self.spec.numbered is not None:
             payload = self.spec.numbered(payload, [np.ones(len(payload), np.int64)] * len(self.spec.emitted))
         return net_rows(payload, seq, weight, self._again)
 
-    def _resolve(self, arrangement: Arrangement, changes: Changes) -> tuple[Resolved, Entries | None]:
+    def _resolve(self, arrangement: Arrangement, batch: Batch) -> tuple[Resolved, Entries | None]:
         """What the changes do and, where that had to be looked up for it, the rows of their keys before them."""
         identity, by_seq = self.spec.identity, self.spec.by_seq
         if identity is None:
-            return resolve(arrangement, changes, by_seq=by_seq), None
-        stored = arrangement.lookup(distinct(changes.hash))
-        identities = identity(changes.payload), identity(stored.payload)
-        return replace_among(arrangement, changes, stored, identities, by_seq=by_seq), stored
+            return resolve(arrangement, batch, by_seq=by_seq), None
+        stored = arrangement.lookup(distinct(batch.touched.hash))
+        identities = identity(batch.changes.payload), identity(stored.payload)
+        return replace_among(arrangement, batch, stored, identities, by_seq=by_seq), stored
 
     def _read_from_the_top(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Candidates:
         """The candidates of the touched partitions; what goes or comes is among them however far down it is.
@@ -339,7 +340,7 @@ class Rank:
         most = (order.most(measure, there, touched.keys, touched.count) for there in (touched.was, touched.now))
         return np.minimum(*most) < depths
 
-    def _apply(self, arrangement: Arrangement, gone: Entries, candidates: Candidates) -> Rows:
+    def _apply(self, arrangement: Arrangement, gone: Entries, candidates: Candidates) -> Emitted:
         """Append what the batch does to the rows, and emit how the result changes."""
         entries, was, kept = candidates.entries, candidates.was, candidates.kept
         marks = np.zeros(len(entries), np.int8)
@@ -353,7 +354,7 @@ class Rank:
         arrangement.append(entries.relabel(mark=marks).filter(comes))
         return self._emit(candidates)
 
-    def _emit(self, candidates: Candidates) -> Rows:
+    def _emit(self, candidates: Candidates) -> Emitted:
         numbered, entries = self.spec.numbered, candidates.entries
         old, new = candidates.old, candidates.new
         changed = (old != new).any(axis=1)

@@ -35,7 +35,7 @@ by a semi or mark join also when a match of it is written, new or again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -46,7 +46,8 @@ from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Changes, Indices, Int8s, Mask, Rows, binary
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.changes import Changes, Indices, Int8s, Mask, binary
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
@@ -111,14 +112,14 @@ class SemiJoin:
         both = {"left": self.spec.left.ttl_ms, "right": self.spec.right.ttl_ms}
         return {**both, "facts": None} if self.spec.null_aware else both
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        left = JoinInput.open(spec.left, "left", stores, changes.filter(changes.side == 0), now)
-        right = JoinInput.open(spec.right, "right", stores, changes.filter(changes.side == 1), now)
+        left = JoinInput.open(spec.left, "left", stores, batch.side(0), now)
+        right = JoinInput.open(spec.right, "right", stores, batch.side(1), now)
         facts = None
         if spec.null_aware:
-            facts = _Facts.open(stores["facts"], changes.filter(changes.side == 2), now)
+            facts = _Facts.open(stores["facts"], batch.side(2), now)
         if facts is not None and facts.before != facts.after:
             left_rows, right_rows = _all_rows(left, right)
         else:
@@ -173,7 +174,7 @@ class SemiJoin:
         of_key[-1] = False
         return written | of_key[left.keys], np.empty(0, np.int64)
 
-    def _emit(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Rows:
+    def _emit(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Emitted:
         """The left rows that were not out before and are now, the other way round, and those out that are written."""
         before, after = lonely.before, lonely.after
         if self.spec.kind == "semi":
@@ -189,7 +190,7 @@ class SemiJoin:
             refreshed = np.repeat(stays, left.weight[stays])
         return net_rows(left.payload, left.seq, step * left.weight, refreshed)
 
-    def _answered(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Rows:
+    def _answered(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Emitted:
         """The left rows that come or go, those with another answer than before, and those that are written."""
         before, after = (lonely.before == 0).astype(np.int8), (lonely.after == 0).astype(np.int8)
         if facts is not None:
@@ -273,14 +274,12 @@ class _Facts:
     after: _Truth
 
     @classmethod
-    def open(cls, store: BlobStore, changes: Changes, now: int) -> _Facts:
+    def open(cls, store: BlobStore, batch: Batch, now: int) -> _Facts:
         """Open the arrangement, resolve the changes and append them."""
         arrangement = Arrangement(store, "facts", "multiset", None, now)
         # A broadcast row may carry the hash that sends it to its shard.
-        changes = Changes(
-            changes.side, changes.kind, hash64(changes.key), changes.key, changes.sub_key, changes.seq, changes.payload
-        )
-        resolved = resolve(arrangement, changes, by_seq=False)
+        changes, refreshes = (replace(part, hash=hash64(part.key)) for part in (batch.changes, batch.refreshes))
+        resolved = resolve(arrangement, replace(batch, changes=changes, refreshes=refreshes), by_seq=False)
         removed = resolved.removed.relabel(weight=-resolved.removed.weight)
         stored = arrangement.lookup(hash64(binary([NOT_EMPTY, HAS_NULL])))
         for entries in (resolved.added, removed, resolved.refreshed):

@@ -41,6 +41,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement, places
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import Resolved, resolve
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, concat_binary
 from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.hashing import hash64, mix
@@ -110,19 +111,20 @@ class Session:
         """The rows, with their TTL in ms."""
         return {"rows": self.spec.ttl_ms}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
         until = _for_good if spec.goes_whole else spec.until
         rows = Arrangement(stores["rows"], "rows", "ordered", spec.ttl_ms, now, by_number=True, until=until)
-        if not len(changes):
+        touched = batch.touched
+        if not len(touched):
             finished = rows.finish()
-            return Output(Rows.empty(), changes, finished.state, finished.merged_rows)
-        times = spec.times(changes.payload)
-        keys = TouchedKeys.of(changes)
+            return Output(Emitted(Rows.empty()), touched, finished.state, finished.merged_rows)
+        times = spec.times(touched.payload)
+        keys = TouchedKeys.of(touched)
         spans, stored = self._read(rows, keys, SessionSpans.around(keys.of_change, times, spec.gap))
-        changes = replace(changes, sub_key=sub_keys(times, window_at(stored, keys.of_change, times)))
-        resolved = resolve(rows, changes, by_seq=spec.by_seq)
+        batch = batch.with_sub_keys(sub_keys(times, window_at(stored, keys.of_change, times)))
+        resolved = resolve(rows, batch, by_seq=spec.by_seq)
         resolved = replace(resolved, refreshed=self._until_ended(resolved.refreshed))
         moved = self._moved(rows, keys, spans, stored, resolved)
         rows.append(-resolved.removed)
@@ -140,7 +142,7 @@ class Session:
         payload = spec.started(step.payload, *windows_of(step, spec.width).T)
         return Output(
             net_rows(payload, step.seq, step.weight, again),
-            changes.take(resolved.unmatched) if spec.counts_unmatched else Changes.empty(),
+            batch.changes.take(resolved.unmatched) if spec.counts_unmatched else Changes.empty(),
             finished.state,
             finished.merged_rows,
         )

@@ -15,7 +15,8 @@ import pyarrow as pa
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Int64s
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 
@@ -34,10 +35,10 @@ class Stamp:
         """None."""
         return {}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard, all of whose rows come at `now`, in ms since the epoch."""
         del stores
-        comes = changes.filter(changes.kind == RowKind.INSERT)
+        comes = batch.changes.filter(batch.changes.kind == RowKind.INSERT)
         payload = self.timed(comes.payload, np.full(len(comes), now * 1000))
-        strange = (changes.kind != RowKind.INSERT) & (changes.kind != RowKind.REFRESH)
-        return Output(net_rows(payload, comes.seq, comes.weight), changes.filter(strange), StateSize())
+        strange = batch.changes.filter(batch.changes.kind != RowKind.INSERT)
+        return Output(net_rows(payload, comes.seq, comes.weight), strange, StateSize())

@@ -25,8 +25,8 @@ import pyarrow as pa
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Uint64s, concat_binary, constant
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Int8s, Int64s, Mask, Uint64s, concat_binary, constant
 from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.netting import net_rows
@@ -92,7 +92,7 @@ class TemporalFilter:
         """The agenda."""
         return {"agenda": None}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard; by time `now` (ms since the epoch) all is due that begins or ends then."""
         agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now)
         reached = last_place(now)
@@ -103,9 +103,12 @@ class TemporalFilter:
             due = due.filter(due.place <= reached)
         due = due.take(np.lexsort((due.seq, due.place >> np.uint64(_SPREAD))))
         agenda.append(-due)
+        changes, refreshes = batch.touched, len(batch.refreshes)
         payload = concat_binary([due.payload, changes.payload])
         seq = np.concatenate([due.seq, changes.seq])
         weight = np.concatenate([np.where(due.mark == _BEGINS, due.weight, -due.weight), changes.weight])
+        refresh = np.arange(len(payload)) >= len(payload) - refreshes
+        weight[refresh] = 0
         begins, ends = self._times(payload)
         comes, goes = places(begins, payload), places(ends, payload)
         there = (comes <= reached) & (reached < goes)
@@ -122,7 +125,6 @@ class TemporalFilter:
         agenda.append(entries.filter(~surplus & (entries.weight != 0)))
         lost = np.zeros(len(payload), np.bool_)
         lost[at[surplus]] = True
-        refresh = np.concatenate([np.zeros(len(due), np.bool_), changes.kind == RowKind.REFRESH])
         out = np.flatnonzero(there & ~lost & ~refresh)
         again = np.flatnonzero(there & refresh)
         rows = np.concatenate([out, again])

@@ -52,7 +52,7 @@ class Walk:
 
     def counts(self, _name: str, role: str) -> bool:
         """Whether a field of this name and role counts."""
-        return role not in ("aside", "united")
+        return role not in ("aside", "merged")
 
     def field(self, value: Any, role: str, names: ColumnTexts) -> str:
         """A field with a role."""

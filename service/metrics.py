@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rowkind.operators.columns.changes import Counters
+from rowkind.operators.columns.block import Counters
 
 MetricKind = Literal["counter", "gauge", "histogram"]
 Unit = Literal[

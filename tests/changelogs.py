@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import WEIGHTS, Changes, Rows, Uint64s, binary
 from rowkind.operators.columns.hashing import hash64
 
@@ -35,20 +36,20 @@ class Table:
 
 @dataclass(frozen=True)
 class Change:
-    """One change of input `side`."""
+    """One change of input `side`, or a refresh, which has no kind."""
 
     side: int
-    kind: RowKind
+    kind: RowKind | None
     row: Row
     seq: int
 
     @property
     def sign(self) -> int:
         """+1 or -1; 0 for a refresh."""
-        return int(WEIGHTS[self.kind])
+        return 0 if self.kind is None else int(WEIGHTS[self.kind])
 
     def __str__(self) -> str:
-        return f"{'LR'[self.side]} {self.kind.symbol} {self.row} seq {self.seq}"
+        return f"{'LR'[self.side]} {'~' if self.kind is None else self.kind.symbol} {self.row} seq {self.seq}"
 
 
 def pack(row: Row) -> bytes:
@@ -93,6 +94,17 @@ def half_hash(values: list[bytes]) -> Uint64s:
 HASHES: tuple[Hash, ...] = (strong_hash, weak_hash, constant_hash, half_hash)
 
 
+def packed(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = strong_hash) -> Batch:
+    """The changes and refreshes as columns, in the order given; `tables` holds the table of each side."""
+    return split(batch, lambda part: changes(part, tables, hashed))
+
+
+def split(batch: Sequence[Change], columns: Callable[[Sequence[Change]], Changes]) -> Batch:
+    """The changes and, as insertions, the refreshes of a batch, each as `columns` packs them."""
+    refreshes = [replace(change, kind=RowKind.INSERT) for change in batch if change.kind is None]
+    return Batch(columns([change for change in batch if change.kind is not None]), columns(refreshes))
+
+
 def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = strong_hash) -> Changes:
     """The changes as columns, in the order given; `tables` holds the table of each side."""
     keys: list[bytes | None] = []
@@ -117,20 +129,18 @@ def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = str
 
 
 def changed(rows: Rows) -> Counter[Row]:
-    """How often each row comes, negative where it goes; refreshes left out."""
+    """How often each row comes, negative where it goes."""
     step: Counter[Row] = Counter()
     for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
-        if kind == RowKind.REFRESH:
-            continue
         assert kind in (RowKind.INSERT, RowKind.DELETE), f"an operator emitted kind {kind}"
         step[unpack(payload)] += 1 if kind == RowKind.INSERT else -1
     return step
 
 
-def refreshed(rows: Rows) -> Counter[Row]:
+def refreshed(emitted: Emitted) -> Counter[Row]:
     """How often each row is refreshed."""
-    payloads = zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True)
-    return Counter(unpack(payload) for kind, payload in payloads if kind == RowKind.REFRESH)
+    assert (emitted.refreshes.kind == RowKind.INSERT).all()
+    return Counter(map(unpack, emitted.refreshes.payload.to_pylist()))
 
 
 def fold(view: Counter[Row], rows: Rows) -> None:
@@ -146,8 +156,7 @@ def net(rows: Rows) -> bool:
     """Whether no row both comes and goes."""
     signs: dict[bytes, set[int]] = {}
     for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
-        if kind != RowKind.REFRESH:
-            signs.setdefault(payload, set()).add(kind)
+        signs.setdefault(payload, set()).add(kind)
     return all(len(kinds) == 1 for kinds in signs.values())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,13 @@ import pyarrow as pa
 
 from rowkind.avro.json_rows import decode
 from rowkind.operators.arrangement.arrangement import StateSize
-from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.execute.watermarks import Watermarks
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import MemoryEngine
+from rowkind.service.run.memory import NOT_TRUNCATED, MemoryEngine, MemoryState
 from rowkind.service.run.trial import read
 
 Line = tuple[str, str, Mapping[str, Any]]
@@ -36,15 +35,11 @@ def job_of(folder: Path, text: str) -> Job:
     return load(folder / "job.yaml", {})
 
 
-Stores = list[dict[str, MemoryStore]]
-"""What is kept of each operator."""
-
-
 @dataclass(frozen=True)
 class Committed:
     """What a batch left behind for whoever goes on after it."""
 
-    stores: Stores
+    state: MemoryState
     watermarks: pa.Buffer
     sizes: Mapping[str, StateSize]
 
@@ -67,20 +62,22 @@ class Restartable(MemoryEngine):
         super().__init__(sink)
         self.last: Done | None = None
         if committed is not None:
-            self._stores = _copies(committed.stores)
+            self._state = committed.state.copy()
             self._watermarks = Watermarks.from_blob(committed.watermarks)
             self.state = dict(committed.sizes)
 
-    def batch(self, rows: Mapping[str, Rows], now: int, *, ended: bool = False) -> dict[str, Changes]:
+    def batch(
+        self, rows: Mapping[str, Rows], now: int, *, ended: bool = False, truncated: Mapping[str, int] = NOT_TRUNCATED
+    ) -> dict[str, Changes]:
         """As the engine's."""
         before = self.committed()
-        given = super().batch(rows, now, ended=ended)
+        given = super().batch(rows, now, ended=ended, truncated=truncated)
         self.last = Done(before, rows, now, ended, given)
         return given
 
     def committed(self) -> Committed:
         """What there is now, as it is kept."""
-        return Committed(_copies(self._stores), self._watermarks.to_blob(), dict(self.state))
+        return Committed(self._state.copy(), self._watermarks.to_blob(), dict(self.state))
 
 
 @dataclass
@@ -130,7 +127,7 @@ class Clocked:
         given = again.batch(done.rows, done.now, ended=done.ended)
         assert all(_columns(given[name]) == _columns(changes) for name, changes in done.given.items())
         left, expected = again.committed(), self.engine.committed()
-        assert list(map(_blobs, left.stores)) == list(map(_blobs, expected.stores))
+        assert _blobs(left.state) == _blobs(expected.state)
         assert left.watermarks == expected.watermarks
         self.engine = Restartable(self.sink, left)
 
@@ -145,12 +142,8 @@ class Clocked:
         return [dict(row) for row in self.view.elements()]
 
 
-def _copies(stores: Sequence[Mapping[str, MemoryStore]]) -> Stores:
-    return [{name: store.copy() for name, store in each.items()} for each in stores]
-
-
-def _blobs(stores: Mapping[str, MemoryStore]) -> dict[str, dict[str, pa.Buffer | None]]:
-    return {name: {blob: store.get(blob) for blob in store} for name, store in stores.items()}
+def _blobs(state: MemoryState) -> dict[str, dict[str, pa.Buffer | None]]:
+    return {name: {blob: store.get(blob) for blob in store} for name, store in state.items()}
 
 
 def _columns(changes: Changes) -> list[list[Any]]:

@@ -13,7 +13,6 @@ import pyarrow as pa
 from rowkind.avro.json_rows import decode
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.same_rows import SameRows
-from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.load import load
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.record import Records
@@ -63,8 +62,8 @@ class DebeziumJob:
         decoded = self._decoder.decode(Records("t", none, offsets, values, keys, None, none))
         self.letters += decoded.letters
         self._offset, self._batches = self._offset + count, self._batches + 1
-        rows: Rows = decoded.rows
-        self._fold.apply(self._engine.batch({"t": rows}, self._batches)["o"])
+        truncated = {} if decoded.truncation is None else {"t": decoded.truncation}
+        self._fold.apply(self._engine.batch({"t": decoded.rows}, self._batches, truncated=truncated)["o"])
 
     @property
     def rows(self) -> list[dict[str, Any]]:

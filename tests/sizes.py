@@ -31,7 +31,7 @@ PIECES = {
 """Rows or bytes that are taken at a time, by the name of the constant, and the least that each can be."""
 
 RELEASES = {
-    "rowkind.service.plan.passes.hold_back.AT_ONCE": 1,
+    "rowkind.service.plan.passes.delay_until_final.AT_ONCE": 1,
     "rowkind.operators.expiry._AT_ONCE": 1,
     "rowkind.operators.endings._AT_ONCE": 1,
     "rowkind.operators.match_recognize._AT_ONCE": 1,

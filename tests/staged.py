@@ -15,14 +15,16 @@ import numpy as np
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.columns.batch import Emitted
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.execute.route import pieces, scanned
 from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
 from rowkind.service.metrics import add
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.memory import marks_of_tables, pruned
-from rowkind.service.run.streaming import member, opens
+from rowkind.service.run.streaming import opens, stages
 from rowkind.service.run.trial_on_spark import changes_of
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.placement import placement
@@ -70,11 +72,11 @@ class Staged:
         whole, labels = self._graph, self._labels
         for each in whole.scans:
             for chunk in _chunks(pruned(each.scan, tables), self.rows):
-                for shard, level, piece in pieces(scanned(each, chunk, self.shards)):
+                for shard, level, piece in pieces(scanned(each, Emitted(chunk), self.shards)):
                     yield labels[shard], level, Block(piece).to_bytes()
         for shard, level in opens(whole, self.shards):
-            yield labels[shard], level, Block(Changes.empty()).to_bytes()
-        marks = Block(Changes.empty(), marks=marks_of_tables(whole, tables, ended=ended)).to_bytes()
+            yield labels[shard], level, Block().to_bytes()
+        marks = Block(marks=marks_of_tables(whole, tables, ended=ended)).to_bytes()
         yield from ((label, level, marks) for level in whole.timed_levels for label in labels)
 
     def _shuffled(self, edges: Iterable[Edge]) -> Iterator[tuple[int, list[Edge]]]:
@@ -88,10 +90,9 @@ class Staged:
 
 
 def _processors(of: Graph, job: Job, labels: tuple[int, ...]) -> Iterator[OperatorProcessor]:
-    for level in range(1, of.levels + 1):
-        places = [place for place, each in enumerate(of.operators) if each.level == level]
+    for level, stage in enumerate(stages(of, job, len(labels)), 1):
         yield OperatorProcessor(
-            [member(of, place, job, len(labels)) for place in places],
+            stage,
             level=level,
             writer=of.writer,
             labels=labels,

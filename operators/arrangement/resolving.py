@@ -41,7 +41,7 @@ import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
-from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, lengths
 from rowkind.operators.columns.consolidation import net_in_groups
 from rowkind.operators.columns.grouping import (
@@ -90,19 +90,17 @@ class Resolved:
         return self.refreshed.filter(self.refreshed.weight > 0)
 
 
-def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact: bool = False) -> Resolved:
-    """What `changes` (no dead letters, all of one input) do to the arrangement; nothing is appended to it yet.
+def resolve(arrangement: Arrangement, batch: Batch, *, by_seq: bool, exact: bool = False) -> Resolved:
+    """What the batch of one input does to the arrangement; nothing is appended to it yet.
 
     `exact` matters only where the changes are ordered by seq.
     """
-    refresh = changes.kind == RowKind.REFRESH
-    if not refresh.any():
-        return _resolve(arrangement, changes, by_seq=by_seq, exact=exact)
-    others, again = np.flatnonzero(~refresh), changes.filter(refresh)
-    resolved = _resolve(arrangement, changes.take(others), by_seq=by_seq, exact=exact)
+    resolved, again = _resolve(arrangement, batch.changes, by_seq=by_seq, exact=exact), batch.refreshes
+    if not len(again):
+        return resolved
     place = arrangement.places(again.hash, again.sub_key, again.payload)
     stored = arrangement.at(place, again.payload if arrangement.layout == "ordered" else None)
-    return _renew(arrangement, again, stored, resolved.among(others))
+    return _renew(arrangement, again, stored, resolved)
 
 
 def entries_of(arrangement: Arrangement, changes: Changes) -> Entries:
@@ -132,27 +130,23 @@ def _resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact:
 
 def replace_among(
     arrangement: Arrangement,
-    changes: Changes,
+    batch: Batch,
     stored: Entries,
     identities: tuple[pa.BinaryArray, pa.BinaryArray],
     *,
     by_seq: bool,
 ) -> Resolved:
-    """What `changes` do to the arrangement where (key, identity) identifies rows.
+    """What the batch does to the arrangement where (key, identity) identifies rows.
 
-    `stored` are all rows of the changes' keys, and maybe of others; `identities` are those of changes and stored rows.
+    `stored` are all rows of the batch's keys, and maybe of others; `identities` are those of changes and stored rows.
     """
-    refresh = changes.kind == RowKind.REFRESH
-    if refresh.any():
-        others = np.flatnonzero(~refresh)
-        of_others = identities[0].take(pa.array(others)), identities[1]
-        resolved = replace_among(arrangement, changes.take(others), stored, of_others, by_seq=by_seq)
-        return _renew(arrangement, changes.filter(refresh), stored, resolved.among(others))
+    changes = batch.changes
     identity = concat_binary(identities)
     codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(identity))
     groups = group(codes, [concat_binary([changes.key, stored.key]), identity])
     place = arrangement.places(changes.hash, changes.sub_key, changes.payload)
-    return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq, exact=False)
+    resolved = _replace(arrangement, changes, place, stored, groups, by_seq=by_seq, exact=False)
+    return _renew(arrangement, batch.refreshes, stored, resolved) if len(batch.refreshes) else resolved
 
 
 def _renew(arrangement: Arrangement, again: Changes, stored: Entries, resolved: Resolved) -> Resolved:

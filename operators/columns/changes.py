@@ -3,18 +3,14 @@
 Two shapes alternate along every query. An operator (or a scan) emits `Rows`: a row kind, an arrival number and a
 packed row each. The calc at its exit filters and projects them and works out where they go next, which makes them
 `Changes`: the same with a side, a hash, a key and a sub-key for the consumer. The consumer takes `Changes` and puts
-out `Rows` again.
-
-A block is `Changes` for one shard as an Arrow IPC stream of one record batch, with the counters that ride along in
-the schema's metadata. Blocks are all that Spark ever sees of the data.
+out `Rows` again. What travels beside changes is in `columns.batch`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,21 +24,7 @@ Uint64s = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
 
-Counters = Mapping[str, float]
-"""Samples that ride along with a block to the writer, by name in the exposition format, e.g.
-`rowkind_rows_in_total{table="orders",kind="+I"}`. Counters add up; names that end in no `_total` are gauges of one
-shard each and replace."""
-
-TimeMarks = Mapping[str, Mapping[int, int | None]]
-"""How far the time of each partition of some tables has come, in ms since the epoch; None where that is not known."""
-
-_COUNTERS = b"rowkind.counters"
-_MARKS = b"rowkind.marks"
-_REPORTS = b"rowkind.reports"
-_EXTENT = b"rowkind.extent"
-
-
-WEIGHTS = np.array([1, -1, 1, -1, 0, 0, 0], dtype=np.int64)
+WEIGHTS = np.array([1, -1, 1, -1], dtype=np.int64)
 """The sign with which each row kind counts in a multiset, indexed by its ordinal."""
 
 
@@ -75,7 +57,6 @@ class Rows:
     """Changes without a destination yet: columns kind int8, seq int64, payload binary (Avro under the edge's schema).
 
     `seq` is the arrival number of the change within its table; of a joined row, the larger of its two parents'.
-    Where kind is DEAD_LETTER the payload is the dead letter's own record, and nobody but the writer looks inside.
     """
 
     kind: Int8s
@@ -165,8 +146,13 @@ class Changes:
 
     @property
     def weight(self) -> Int64s:
-        """The sign of each change: +1 for +I and +U, -1 for -U and -D, 0 for a dead letter or a refresh."""
+        """The sign of each change: +1 for +I and +U, -1 for -U and -D."""
         return WEIGHTS[self.kind]
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they take."""
+        return int(self.key.nbytes + self.sub_key.nbytes + self.payload.nbytes + 18 * len(self))
 
     @property
     def rows(self) -> Rows:
@@ -190,86 +176,23 @@ class Changes:
         """The changes where `mask` is true, in their order."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
+    def slice(self, start: int, end: int) -> Self:
+        """The changes from `start` up to `end`, as views."""
+        return type(self)(
+            self.side[start:end],
+            self.kind[start:end],
+            self.hash[start:end],
+            self.key.slice(start, end - start),
+            self.sub_key.slice(start, end - start),
+            self.seq[start:end],
+            self.payload.slice(start, end - start),
+        )
+
     def split(self, shards: int, by: Uint64s | None = None) -> list[Self]:
         """One element per shard, `hash mod shards`, each with its changes in their order; or `by` other hashes."""
-        if shards == 1:
-            return [self]
+        if shards == 1 or not len(self):
+            return [self] * shards
         shard = ((self.hash if by is None else by) % np.uint64(shards)).astype(np.int64)
         order = np.argsort(shard, kind="stable")
         bounds = np.searchsorted(shard[order], np.arange(shards + 1))
         return [self.take(order[bounds[i] : bounds[i + 1]]) for i in range(shards)]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Changes for one shard and what rides along, as they cross Spark.
-
-    That is counters, what batch of its source it is, marks of time, and whether the shard is to report its state.
-    """
-
-    changes: Changes
-    counters: Counters = field(default_factory=dict)
-    extent: str = ""
-    marks: TimeMarks = field(default_factory=dict)
-    reports: bool = False
-
-    def to_bytes(self) -> bytes:
-        """This block as an Arrow IPC stream."""
-        changes = self.changes
-        metadata = {_COUNTERS: json.dumps(self.counters)} if self.counters else {}
-        if self.extent:
-            metadata[_EXTENT] = self.extent
-        if self.marks:
-            metadata[_MARKS] = json.dumps(self.marks)
-        if self.reports:
-            metadata[_REPORTS] = ""
-        batch = pa.RecordBatch.from_arrays(
-            [
-                pa.array(changes.side, pa.int16()),
-                pa.array(changes.kind),
-                pa.array(changes.hash),
-                changes.key,
-                changes.sub_key,
-                pa.array(changes.seq),
-                changes.payload,
-            ],
-            schema=_SCHEMA.with_metadata(metadata or None),
-        )
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
-        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-    @classmethod
-    def from_bytes(cls, data: bytes | pa.Buffer) -> Self:
-        """The block that `to_bytes` wrote; the columns are views of `data` where Arrow allows it."""
-        with pa.ipc.open_stream(data) as stream:
-            batch: Any = stream.read_next_batch()
-        side, kind, hashes, key, sub_key, seq, payload = batch.columns
-        metadata = batch.schema.metadata or {}
-        return cls(
-            Changes(side.to_numpy(), kind.to_numpy(), hashes.to_numpy(), key, sub_key, seq.to_numpy(), payload),
-            json.loads(metadata[_COUNTERS]) if _COUNTERS in metadata else {},
-            metadata.get(_EXTENT, b"").decode(),
-            _marks(metadata[_MARKS]) if _MARKS in metadata else {},
-            _REPORTS in metadata,
-        )
-
-
-def _marks(text: bytes) -> TimeMarks:
-    """The marks in JSON, where every name is text."""
-    tables = json.loads(text).items()
-    return {table: {int(number): mark for number, mark in partitions.items()} for table, partitions in tables}
-
-
-_SCHEMA = pa.schema(
-    [
-        pa.field("side", pa.int16(), nullable=False),
-        pa.field("kind", pa.int8(), nullable=False),
-        pa.field("hash", pa.uint64(), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("sub_key", pa.binary(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("payload", pa.binary(), nullable=False),
-    ]
-)

@@ -8,8 +8,10 @@ from typing import Literal
 import numpy as np
 
 from rowkind.operators.arrangement.arrangement import StateSize
-from rowkind.operators.changelog import SYMBOLS, RowKind
-from rowkind.operators.columns.changes import Changes, Counters, Int8s
+from rowkind.operators.changelog import SYMBOLS
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.block import Counters
+from rowkind.operators.columns.changes import Int8s
 from rowkind.service.execute.promises import Broken
 from rowkind.service.metrics import MetricName, add, sample
 
@@ -17,32 +19,17 @@ BLOCK_BYTES = 4 << 20
 """About how large a block may get before it is cut."""
 
 
-def cut(changes: Changes, limit: int | None = None) -> Iterator[Changes]:
-    """The changes in slices of about `limit` bytes each, `BLOCK_BYTES` if it is None; none if there are no changes."""
+def cut(batch: Batch, limit: int | None = None) -> Iterator[Batch]:
+    """The batch in pieces of about `limit` bytes each, `BLOCK_BYTES` if it is None; none if there is nothing in it."""
     limit = BLOCK_BYTES if limit is None else limit
-    size = changes.key.nbytes + changes.sub_key.nbytes + changes.payload.nbytes + 18 * len(changes)
-    pieces = min(len(changes), -(-size // limit))
-    for piece in range(pieces):
-        start, end = (len(changes) * bound // pieces for bound in (piece, piece + 1))
-        yield changes if pieces == 1 else _slice(changes, start, end)
-
-
-def _slice(changes: Changes, start: int, end: int) -> Changes:
-    return Changes(
-        changes.side[start:end],
-        changes.kind[start:end],
-        changes.hash[start:end],
-        changes.key.slice(start, end - start),
-        changes.sub_key.slice(start, end - start),
-        changes.seq[start:end],
-        changes.payload.slice(start, end - start),
-    )
+    pieces = min(len(batch), max(1, -(-batch.nbytes // limit)))
+    for number in range(pieces):
+        yield batch.piece(number, pieces)
 
 
 def rows_by_kind(kind: Int8s) -> dict[str, int]:
-    """How many changes of each row kind there are, by its symbol, dead letters and refreshes left out."""
-    counts = np.bincount(kind[kind < RowKind.DEAD_LETTER], minlength=RowKind.DEAD_LETTER)
-    return {SYMBOLS[ordinal]: int(count) for ordinal, count in enumerate(counts) if count}
+    """How many changes of each row kind there are, by its symbol."""
+    return {SYMBOLS[ordinal]: int(count) for ordinal, count in enumerate(np.bincount(kind)) if count}
 
 
 class Tally:
@@ -62,11 +49,11 @@ class Tally:
         for symbol, count in rows_by_kind(kind).items():
             self._add("rowkind_operator_rows_in_total", count, kind=symbol)
 
-    def add_rows_out(self, kind: Int8s) -> None:
+    def add_rows_out(self, emitted: Emitted) -> None:
         """Count changes that the operator emitted, and refreshes."""
-        for symbol, count in rows_by_kind(kind).items():
+        for symbol, count in rows_by_kind(emitted.rows.kind).items():
             self._add("rowkind_operator_rows_out_total", count, kind=symbol)
-        if refreshes := int(np.count_nonzero(kind == RowKind.REFRESH)):
+        if refreshes := len(emitted.refreshes):
             self._add("rowkind_operator_refreshes_total", refreshes)
 
     def add_seconds(self, stage: Literal["state", "operator", "calc"], seconds: float) -> None:

@@ -17,12 +17,13 @@ from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, constant
 from rowkind.operators.columns.consolidation import net_weights
 from rowkind.operators.columns.hashing import hash64, mix, sketch64
 from rowkind.operators.contenders import contenders
 from rowkind.operators.errors import RowFailed
-from rowkind.operators.partial_aggregate import partial
+from rowkind.operators.partial_aggregate import one_of_each_group, partial
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import Calc, Contest, OnError
 from rowkind.service.execute.aggregation import spec_of
@@ -37,7 +38,12 @@ from rowkind.service.expression import Expression
 from rowkind.service.keys import Key, SubKeyPart
 
 
-def run(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
+def run(calc: Calc, rows: Rows) -> Changes:
+    """The changes of `batch`, alone."""
+    return batch(calc, rows).changes
+
+
+def batch(calc: Calc, rows: Rows, without: Mask | None = None) -> Batch:
     """The rows that pass the predicate, projected, with side, hash, key and sub-key for the consumer.
 
     Where the halves of an update part, because a filter took one or because they have different keys, what is left of
@@ -47,9 +53,16 @@ def run(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
     """
     if not calc.expands:
         return _first_step(calc, _live(calc, rows, without))
-    if without is None and (summed := in_sets(calc, rows, lambda of, some: _live(of, some, None))) is not None:
-        return summed
-    return Changes.concat([_first_step(calc, _live(calc, *piece)) for piece in few_at_a_time(rows, without)])
+    if without is None and (summed := in_sets(calc, rows, lambda of, some: _live(of, some, None).changes)) is not None:
+        return Batch(summed)
+    return Batch.concat([_first_step(calc, _live(calc, *piece)) for piece in few_at_a_time(rows, without)])
+
+
+def refreshed(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
+    """What becomes of refreshes, which are given as insertions. Raises ExpressionError."""
+    assert not calc.upsert, "a row that does not pass replaces no row"
+    again = batch(replace(calc, nets=False, partial=None), rows, without).changes
+    return _first_step(calc, Batch(Changes.empty(), again)).refreshes
 
 
 @dataclass(frozen=True)
@@ -89,9 +102,9 @@ def condition(expression: Expression, left: Record, right: Record, on_error: OnE
     return JoinCondition(replace(expression, type=replace(expression.type, nullable=True)), left, right, on_error)
 
 
-def _live(calc: Calc, rows: Rows, without: Mask | None) -> Changes:
+def _live(calc: Calc, rows: Rows, without: Mask | None) -> Batch:
     if not len(rows):
-        return Changes.empty()
+        return Batch.empty()
     if calc.expands:
         rows, without = expanded(calc, rows, without), None
     update = updates(rows)
@@ -103,10 +116,10 @@ def _live(calc: Calc, rows: Rows, without: Mask | None) -> Changes:
     if not alone.any():
         return _sent(calc, rows, update)
     by_key = _sent_by_key(calc, rows.filter(alone), update[alone])
-    return Changes.concat([_sent(calc, rows.filter(~alone), update[~alone]), by_key])
+    return Batch.concat([_sent(calc, rows.filter(~alone), update[~alone]), by_key])
 
 
-def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Changes:
+def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Batch:
     """Rows of which only the key is known, and maybe a time, on their way.
 
     Where an expression fails on the key, no predicate has let a row with this key through: it would have failed on that
@@ -117,15 +130,15 @@ def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Changes:
         return _sent(calc, rows, update, frozenset(known))
     except ExpressionError:
         if len(rows) == 1:
-            return Changes.empty()
+            return Batch.empty()
         first = np.arange(len(rows)) < len(rows) // 2
-        return Changes.concat([_sent_by_key(calc, rows.filter(half), update[half]) for half in (first, ~first)])
+        return Batch.concat([_sent_by_key(calc, rows.filter(half), update[half]) for half in (first, ~first)])
 
 
-def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None = None) -> Changes:
+def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None = None) -> Batch:
     """The rows on their way; where only the columns `known` are, the others are NULL, or what comes nearest to it."""
     if not len(rows):
-        return Changes.empty()
+        return Batch.empty()
     same = _hands_on(calc)
     expressions = (
         *(() if same else calc.columns),
@@ -146,29 +159,33 @@ def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None =
     changes = Changes(np.full(len(rows), calc.side, np.int8), rows.kind, hashes, key, sub_key, seq, payload)
     if calc.key.drop_null and null.any():
         changes, update = changes.filter(~null), update[~null]
+    again = Changes.empty()
     if calc.nets:
         kept = _survivors(changes)
         if calc.refreshes and not kept.all():
-            again = ~kept & (changes.weight > 0)
-            changes = replace(changes, kind=np.where(again, np.int8(RowKind.REFRESH), changes.kind))
-            kept, update = kept | again, np.where(again, 0, update)
+            again = changes.filter(~kept & (changes.weight > 0))
+            again = replace(again, kind=np.full(len(again), RowKind.INSERT, np.int8))
         changes, update = changes.filter(kept), update[kept]
     changes = _with_parted_halves(changes, update)
-    return changes if calc.key.salt is None else salted(calc.key.salt, changes)
+    if calc.key.salt is not None:
+        changes, again = salted(calc.key.salt, changes), salted(calc.key.salt, again)
+    return Batch(changes, again)
 
 
-def _first_step(calc: Calc, changes: Changes) -> Changes:
+def _first_step(calc: Calc, of: Batch) -> Batch:
+    changes, again = of.changes, of.refreshes
+    if isinstance(calc.partial, Aggregation) and len(again):
+        again = one_of_each_group(again)
     match calc.partial:
         case Aggregation() if len(changes):
             try:
-                return partial(spec_of(calc.partial), changes)
+                changes = partial(spec_of(calc.partial), changes)
             except RowFailed:
                 # A function of the job's. The operator meets the row again, and says which it is.
-                return changes
+                return of
         case Contest(ranking, identity) if len(changes):
-            return contenders(ranking, changes, Identity(calc.output, identity) if identity else None)
-        case _:
-            return changes
+            changes = contenders(ranking, changes, Identity(calc.output, identity) if identity else None)
+    return Batch(changes, again)
 
 
 def _hands_on(calc: Calc) -> bool:
@@ -272,8 +289,7 @@ def _survivors(changes: Changes) -> Mask:
         lambda rows: [column.take(pa.array(rows)) for column in columns],
         changes.seq.__getitem__,
     )
-    # What has no sign, a refresh, has nothing to cancel with.
-    kept: Mask = (left != 0) | (weight == 0)
+    kept: Mask = left != 0
     return kept
 
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Mask, Rows
 from rowkind.operators.errors import RowFailed
 from rowkind.service.calc import Calc, OnError
 from rowkind.service.execute import calc
 from rowkind.service.execute.expressions import ExpressionError, failing
+
+_Made = TypeVar("_Made", Batch, Changes)
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,10 @@ class LeftOut:
 
     rows: Rows
     reasons: tuple[str, ...]
+
+
+def _not_reported(_: LeftOut) -> None:
+    """Report nothing. It pickles, which a lambda does not."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class OnFailure:
     """
 
     of: str
-    tell: Callable[[LeftOut], None] = lambda _: None
+    tell: Callable[[LeftOut], None] = field(default=_not_reported)
     excused: AbstractSet[str] = frozenset()
     record: str = "offset {0.offset} of partition {0.partition}"
     skip: str = "; with `dead_letters` in the job, `rowkind skip JOB {1}:{0.partition}:{0.offset}` leaves out this row"
@@ -60,19 +68,30 @@ def failed_in_operator(error: RowFailed, failure: OnFailure) -> ExpressionError:
     return ExpressionError(f"{failure.of}: {error}{where}. {error.advice}.")
 
 
-def run(of: Calc, rows: Rows, failure: OnFailure) -> Changes:
-    """What a calc makes of rows (`calc.run`), but for those that are left out.
+def run(of: Calc, emitted: Emitted, failure: OnFailure) -> Batch:
+    """What a calc makes of what is emitted (`calc.batch`), but for rows that are left out.
 
     Raises ExpressionError with the place of the first row on which the query is to fail.
     """
+    batch = _run(calc.batch, of, emitted.rows, failure)
+    if of.refreshes and len(emitted.refreshes):
+        # A row that fails was reported when it came.
+        again = _run(calc.refreshed, of, emitted.refreshes, replace(failure, tell=_not_reported))
+        batch = replace(batch, refreshes=Changes.concat([batch.refreshes, again]))
+    if emitted.truncation is None:
+        return batch
+    return replace(batch, truncations={of.side: emitted.truncation})
+
+
+def _run(step: Callable[[Calc, Rows, Mask | None], _Made], of: Calc, rows: Rows, failure: OnFailure) -> _Made:
     try:
-        return calc.run(of, rows)
+        return step(of, rows, None)
     except ExpressionError as error:
         without, reasons = _failing(of, rows, failure)
         if not reasons:
             raise error from None
     failure.tell(LeftOut(rows.filter(without), reasons))
-    return calc.run(of, rows, without)
+    return step(of, rows, without)
 
 
 def misfits(failed: Rows, reason: str, on_error: OnError, failure: OnFailure) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Int64s, Mask
 from rowkind.operators.partial_aggregate import packed_groups
 from rowkind.operators.rowtime import BEGINNING, END
@@ -44,7 +43,7 @@ class Lateness:
         for side, (closing, below) in enumerate(zip(self.node.closings, inputs(self.node), strict=False)):
             if closing is None:
                 continue
-            of_side: Mask = (changes.side == side) & (changes.kind != RowKind.TRUNCATION)
+            of_side: Mask = changes.side == side
             if self._of_versions(side) or _by_key(below.calc, closing.late.column):
                 of_side &= changes.weight > 0
             at = np.flatnonzero(of_side)

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, constant
-from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
 from rowkind.service.calc import OnError
 from rowkind.service.clocks import Clock
 from rowkind.service.execute.delete_times import DeleteTimes
-from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.failures import LeftOut, OnFailure
 from rowkind.service.execute.lateness import Lateness
 from rowkind.service.execute.watermarks import Passing
 from rowkind.service.graph import Exit
@@ -50,13 +49,13 @@ class Member:
     - `reads`: what it calls state of other members of its stage, and what that is called in the state of the stage.
     - `exits`: where its rows go. `sides`: what its inputs are called, for errors.
     - `sources`: the tables whose changes come by them as they were sent, None elsewhere.
-    - `tables`: all that its rows are made of.
+    - `failure`: how errors name the operator, and what becomes of rows on which an expression fails.
     - `always_runs`: the shard in which it has something to emit also where there are no changes.
     - `clock`: the time that it goes by where its rows have times of their own. `waits`: it has something to do when
       time has passed, without changes. `lateness`: says which changes are late. `delete_times`: gives deletes a time.
     - `on_error`: what becomes of rows that fail in it, and `misfit` what is wrong with them.
     - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails; `tell`:
-      of late changes, where somebody wants to have them.
+      of late changes. None where the job asks for none.
     """
 
     place: int
@@ -67,7 +66,7 @@ class Member:
     exits: tuple[Exit, ...] = ()
     sides: tuple[str, ...] = ("its input",)
     sources: tuple[SourceTable | None, ...] = ()
-    tables: tuple[str, ...] = ()
+    failure: OnFailure = field(default=OnFailure("an operator"))
     always_runs: int | None = None
     wrap: Wrap | None = None
     explain: Explain | None = None
@@ -98,27 +97,22 @@ def arrangement(state: str, name: str) -> str:
     return f"{state}.{name}"
 
 
-def address(changes: Changes, place: int) -> Changes:
-    """The changes, which have a consumer's own sides, with its address."""
+def address(batch: Batch, place: int) -> Batch:
+    """The batch, which has a consumer's own sides, with its address."""
     assert place < MOST_PLACES, "a graph has more operators and sinks than fit into an address"
-    return replace(changes, side=changes.side.astype(np.int16) + np.int16(SIDES * place))
+    changes, refreshes = (
+        replace(part, side=part.side.astype(np.int16) + np.int16(SIDES * place))
+        for part in (batch.changes, batch.refreshes)
+    )
+    truncations = {side + SIDES * place: seq for side, seq in batch.truncations.items()}
+    return replace(batch, changes=changes, refreshes=refreshes, truncations=truncations)
 
 
-def addressed(changes: Changes, place: int) -> Changes:
-    """Those of the changes that are for a consumer, with its own sides."""
-    mine = changes.filter(changes.side // SIDES == place)
-    return replace(mine, side=(mine.side % SIDES).astype(np.int8))
-
-
-def dead_letters(payload: pa.BinaryArray) -> Changes:
-    """Dead letters as changes that any consumer passes around, spread over the shards by their content."""
-    count = len(payload)
-    return Changes(
-        side=np.zeros(count, np.int8),
-        kind=np.full(count, RowKind.DEAD_LETTER, np.int8),
-        hash=hash64(payload),
-        key=pa.nulls(count, pa.binary()),
-        sub_key=constant(b"", count),
-        seq=np.zeros(count, np.int64),
-        payload=payload,
+def addressed(batch: Batch, place: int) -> Batch:
+    """What of the batch is for a consumer, with its own sides."""
+    changes, refreshes = (part.filter(part.side // SIDES == place) for part in (batch.changes, batch.refreshes))
+    return Batch(
+        replace(changes, side=(changes.side % SIDES).astype(np.int8)),
+        replace(refreshes, side=(refreshes.side % SIDES).astype(np.int8)),
+        {side % SIDES: seq for side, seq in batch.truncations.items() if side // SIDES == place},
     )

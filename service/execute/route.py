@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowkind.avro.order import TIMESTAMP_BYTES
-from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Int64s, Rows, Uint64s, binary, constant
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.changes import Changes, Uint64s, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.emission import net
 from rowkind.service.execute import failures
@@ -21,49 +22,40 @@ from rowkind.service.execute.members import address
 from rowkind.service.graph import Exit, GraphScan
 from rowkind.service.keys import Key
 
-Part = tuple[int, int, Changes]
-"""Changes for a shard of a level: the shard, the level, and the changes under the addresses of their consumers."""
+Part = tuple[int, int, Batch]
+"""A batch for a shard of a level: the shard, the level, and the batch under the addresses of its consumers."""
 
 
-def leave(way: Exit, rows: Rows, failure: OnFailure) -> Changes:
-    """What goes this way out of the rows of a scan or an operator, not addressed. Raises ExpressionError."""
-    truncations = rows.kind == RowKind.TRUNCATION
-    if truncations.any():
-        others = leave(way, rows.filter(~truncations), failure)
-        return Changes.concat([others, _truncations(way.calc.side, rows.seq[truncations])])
-    if not way.calc.refreshes:
-        rows = rows.filter(rows.kind != RowKind.REFRESH)
-    changes = failures.run(way.calc, rows, failure)
+def leave(way: Exit, emitted: Emitted, failure: OnFailure) -> Batch:
+    """What goes this way out of what a scan or an operator emits, not addressed. Raises ExpressionError."""
+    batch = failures.run(way.calc, emitted, failure)
     if way.nets is not None:
         # What nobody needs to know of is not shuffled first.
-        return net(changes, "upsert", keyed=True, by_seq=way.nets == "by seq")
-    return changes
+        return replace(batch, changes=net(batch.changes, "upsert", keyed=True, by_seq=way.nets == "by seq"))
+    return batch
 
 
-def _truncations(side: int, seq: Int64s) -> Changes:
-    """Truncations with these arrival numbers, for an input of a consumer: they have no row and no key."""
-    count = len(seq)
-    kind, none = np.full(count, RowKind.TRUNCATION, np.int8), constant(b"", count)
-    return Changes(np.full(count, side, np.int8), kind, np.zeros(count, np.uint64), none, none, seq, none)
-
-
-def deliver(way: Exit, changes: Changes, shards: int, own: int | None = None) -> Iterator[Part]:
+def deliver(way: Exit, batch: Batch, shards: int, own: int | None = None) -> Iterator[Part]:
     """What goes this way, by shard. `own` is the shard that it comes from, None for a scan, which has none."""
-    changes = address(changes, way.to)
-    truncations = changes.kind == RowKind.TRUNCATION
-    if truncations.any():
-        yield from ((shard, way.level, changes.filter(truncations)) for shard in range(shards))
-        changes = changes.filter(~truncations)
+    batch = address(batch, way.to)
     if way.calc.key.constant is not None:
-        yield from ((shard, way.level, changes) for shard in range(shards))
+        yield from ((shard, way.level, batch) for shard in range(shards))
     elif way.stays and own is not None:
-        yield own, way.level, changes
+        yield own, way.level, batch
     else:
-        if way.spreads:
-            # By content, so that a row and its retraction still meet.
-            changes = replace(changes, hash=hash64(changes.payload))
-        parts = changes.split(shards, _decisive(way.calc.key, changes))
-        yield from ((shard, way.level, part) for shard, part in enumerate(parts))
+        for shard, (changes, refreshes) in enumerate(
+            zip(_split(way, batch.changes, shards), _split(way, batch.refreshes, shards), strict=True)
+        ):
+            # A truncation is of all rows of the table, in whichever shard they are.
+            yield shard, way.level, Batch(changes, refreshes, batch.truncations)
+
+
+def _split(way: Exit, changes: Changes, shards: int) -> list[Changes]:
+    """The changes by shard."""
+    if way.spreads:
+        # By content, so that a row and its retraction still meet.
+        changes = replace(changes, hash=hash64(changes.payload))
+    return changes.split(shards, _decisive(way.calc.key, changes))
 
 
 def _decisive(key: Key, changes: Changes) -> Uint64s | None:
@@ -73,10 +65,17 @@ def _decisive(key: Key, changes: Changes) -> Uint64s | None:
     return hash64(pc.binary_slice(changes.key, 0, -key.apart * TIMESTAMP_BYTES))
 
 
-def scanned(scan: GraphScan, rows: Rows, shards: int, failure: OnFailure | None = None) -> Iterator[Part]:
+def scanned(scan: GraphScan, emitted: Emitted, shards: int, failure: OnFailure | None = None) -> Iterator[Part]:
     """What goes out of a scan, by shard. Raises ExpressionError."""
     for way in scan.exits:
-        yield from deliver(way, leave(way, rows, failure or of_table(scan)), shards)
+        yield from deliver(way, leave(way, emitted, failure or of_table(scan)), shards)
+
+
+def spread(letters: pa.BinaryArray, writer: int, shards: int) -> Iterator[Part]:
+    """Dead letters on their way to the writer, spread over the shards by their content."""
+    shard = hash64(letters) % np.uint64(shards)
+    for each in np.unique(shard).tolist():
+        yield each, writer, Batch.of_letters(letters.filter(pa.array(shard == each)))
 
 
 def of_table(scan: GraphScan) -> OnFailure:
@@ -86,12 +85,12 @@ def of_table(scan: GraphScan) -> OnFailure:
 
 def pieces(parts: Iterable[Part]) -> Iterator[Part]:
     """The parts, those for the same shard and level together, in pieces of the size of a block."""
-    together: dict[tuple[int, int], list[Changes]] = defaultdict(list)
-    for shard, level, changes in parts:
-        if len(changes):
-            together[shard, level].append(changes)
+    together: dict[tuple[int, int], list[Batch]] = defaultdict(list)
+    for shard, level, batch in parts:
+        if len(batch):
+            together[shard, level].append(batch)
     for (shard, level), several in together.items():
-        for piece in cut(Changes.concat(several)):
+        for piece in cut(Batch.concat(several)):
             yield shard, level, piece
 
 

@@ -25,7 +25,8 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Rows, TimeMarks
+from rowkind.operators.columns.block import TimeMarks
+from rowkind.operators.columns.changes import Rows
 from rowkind.operators.rowtime import BEGINNING, END, later
 from rowkind.service.clocks import Clock
 from rowkind.service.execute.column_times import in_us

@@ -1,6 +1,6 @@
 """Records that could not become rows: how they travel to the writer, and how they look in the dead letter topic.
 
-A dead letter rides through the query as a row of kind 4 whose payload is `DeadLetter.to_bytes`. The writer puts it
+A dead letter travels through the query as `DeadLetter.to_bytes`, beside the changes of a batch. The writer puts it
 out with the original key, value and headers untouched, plus Kafka Connect's `__connect.errors.` headers as UTF-8 text,
 and one more for the original's timestamp; none of them replaces a header that is there already.
 """
@@ -76,7 +76,7 @@ class DeadLetter:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
     def to_bytes(self) -> bytes:
-        """This dead letter as the payload of a row of kind 4."""
+        """This dead letter as it travels through the query."""
         output = io.BytesIO()
         headers = [{"name": name, "value": value} for name, value in self.headers]
         fastavro.schemaless_writer(output, _SCHEMA, asdict(self) | {"headers": headers})

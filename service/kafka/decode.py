@@ -22,7 +22,7 @@ from rowkind.avro.registry import Registry
 from rowkind.avro.same_rows import SameRows
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, concat_binary, constant
+from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, concat_binary
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.service.execute.blocks import rows_by_kind
 from rowkind.service.execute.expressions import ExpressionError
@@ -43,11 +43,15 @@ from rowkind.service.physical import PhysicalScan
 
 @dataclass(frozen=True)
 class DecodedRecords:
-    """The rows of some records, those that were none, and what was counted."""
+    """The rows of some records, those that were none, and what was counted.
+
+    `truncation` is the arrival number of the last record that truncates the table; None without one.
+    """
 
     rows: Rows
     letters: tuple[DeadLetter, ...]
     counters: dict[str, float]
+    truncation: int | None = None
 
 
 class Decoder:
@@ -74,15 +78,17 @@ class Decoder:
         if source.debezium or source.mode == "upsert":
             # Only here: a dead letter has its record as it was.
             seen = replace(records, value=self._format.without_nothing(records.value))
-        kind, of, payload = (self._envelopes if source.debezium else self._values)(seen, faults)
-        rows = Rows(kind, ArrivalNumber.pack(records.offset, records.partition)[of], payload)
+        kind, of, payload, empty = (self._envelopes if source.debezium else self._values)(seen, faults)
+        numbers = ArrivalNumber.pack(records.offset, records.partition)
+        rows = Rows(kind, numbers[of], payload)
         broken = self._nulls(records, faults.nulls)
         letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
         good = rows.filter(~faults.bad[of])
-        return DecodedRecords(good, letters, self._count(good, letters, records.value) | broken)
+        truncation = int(numbers[empty].max()) if len(empty) else None
+        return DecodedRecords(good, letters, self._count(good, letters, records.value) | broken, truncation)
 
-    def _values(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray]:
-        """Kinds from the headers, rows from the values; a row for each record."""
+    def _values(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray, Indices]:
+        """Kinds from the headers, rows from the values; a row for each record, and no truncations."""
         values = records.value
         kind, others = np.full(len(records), MISSING, np.int8), False
         if records.headers is not None:
@@ -97,10 +103,10 @@ class Decoder:
             rows = self._deleted_rows(records, at, pa.nulls(len(at), pa.binary()), faults)
             rest = np.flatnonzero(~dead_key)
             payload = scatter([payload.take(pa.array(rest)), rows], [rest, at], len(records), b"")
-        return kind, np.arange(len(records)), payload
+        return kind, np.arange(len(records)), payload, np.empty(0, np.int64)
 
-    def _envelopes(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray]:
-        """Kinds and rows from Debezium's envelopes; a tombstone, which follows a delete, is no row."""
+    def _envelopes(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray, Indices]:
+        """Kinds and rows of Debezium's envelopes, and which truncate; a tombstone that follows a delete is no row."""
         source, where = self._scan.source, np.flatnonzero(validity(records.value))
         schemas = None if records.headers is None else _schema_headers([records.headers[at] for at in where.tolist()])
         raw = Raw(records.value.take(pa.array(where)), where, schemas=schemas)
@@ -114,13 +120,12 @@ class Decoder:
         gone = found.before.take(pa.array(each.goes))
         if not whole:
             gone = self._deleted_rows(records, where[each.goes], gone, faults)
-        empty = constant(b"", len(each.empty))
-        emptied = np.full(len(each.empty), RowKind.TRUNCATION, np.int8)
-        payload = concat_binary([gone, found.after.take(pa.array(each.comes)), empty])
-        of = where[np.concatenate([each.goes, each.comes, each.empty])]
+        payload = concat_binary([gone, found.after.take(pa.array(each.comes))])
+        of = where[np.concatenate([each.goes, each.comes])]
         # Stable: of one record, what goes is before what comes.
         order = np.argsort(of, kind="stable")
-        return np.concatenate([each.goes_as, each.comes_as, emptied])[order], of[order], payload.take(pa.array(order))
+        kind = np.concatenate([each.goes_as, each.comes_as])
+        return kind[order], of[order], payload.take(pa.array(order)), where[each.empty]
 
     def _refuse_unavailable(self, payload: pa.BinaryArray, where: Indices, faults: Faults) -> None:
         """Note the rows in which Debezium's placeholder stands for a value."""

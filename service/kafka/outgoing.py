@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from confluent_kafka import Producer
 
 from rowkind.operators.changelog import SYMBOLS, RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.emission import RetractionError, net
@@ -59,18 +60,16 @@ class Outgoing:
         return [each.sink.topic for each in self.messages]
 
 
-def prepare(spec: WriterSpec, changes: Changes) -> tuple[Outgoing, Outgoing]:
+def prepare(spec: WriterSpec, batch: Batch) -> tuple[Outgoing, Outgoing]:
     """What is to be sent exactly once, and what at least once: netted, framed. Raises AppendOnlyError.
 
     Dead letters go with the transactions, if there are any.
     """
-    dead = changes.kind == RowKind.DEAD_LETTER
-    letters = [DeadLetter.from_bytes(payload) for payload in changes.payload.filter(pa.array(dead)).to_pylist()]
-    live = changes.filter(~dead)
+    letters = [DeadLetter.from_bytes(payload) for payload in batch.letters.to_pylist()]
     ways: dict[bool, list[Messages]] = {True: [], False: []}
     counters: dict[bool, dict[str, float]] = {True: {}, False: {}}
     for place, sink in spec.sinks.items():
-        own = addressed(live, place)
+        own = addressed(batch, place).changes
         if len(own):
             ways[sink.transactions].append(_messages(sink, own, counters[sink.transactions]))
     if letters:

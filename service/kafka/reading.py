@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rowkind.avro.registry import listeners
-from rowkind.operators.columns.changes import Block, Changes, Rows, binary
+from rowkind.operators.columns.batch import Emitted
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Rows, binary
 from rowkind.service.execute.delete_times import with_delete_times
 from rowkind.service.execute.failures import LeftOut, OnFailure
-from rowkind.service.execute.members import dead_letters
-from rowkind.service.execute.route import Part, pieces, scanned
+from rowkind.service.execute.route import Part, pieces, scanned, spread
 from rowkind.service.execute.watermarks import marks_of
 from rowkind.service.graph import GraphScan
 from rowkind.service.kafka.ages import ages
@@ -76,11 +77,11 @@ class Reading:
         labels, spec = self._spec.labels, self._spec
         # A task that is not shuffled is a writer itself.
         for label in spec.writers if extent and (first or spec.whole_partitions) else ():
-            yield label, spec.writer, Block(Changes.empty(), extent=extent)
+            yield label, spec.writer, Block(extent=extent)
         for shard, level in spec.opens if opens else ():
-            yield labels[shard], level, Block(Changes.empty())
+            yield labels[shard], level, Block()
         for level in spec.levels if reports else ():
-            yield from ((label, level, Block(Changes.empty(), reports=True)) for label in labels)
+            yield from ((label, level, Block(reports=True)) for label in labels)
         told = bool(extent) and first
         marks = self._partitions(extent) if told else {}
         # Closed at once if the task fails: the consumer is the worker's, and the next task assigns it anew.
@@ -101,10 +102,10 @@ class Reading:
                     _spend(counters, "pack", started)
                 if more:
                     yield from blocks
-                    yield labels[0], spec.writer, Block(Changes.empty(), counters)
+                    yield labels[0], spec.writer, Block(counters=counters)
         if marks or told:
             for level in spec.timed_levels:
-                yield from ((label, level, Block(Changes.empty(), marks=marks)) for label in labels)
+                yield from ((label, level, Block(marks=marks)) for label in labels)
 
     def _fetched(self, ranges: Sequence[Range]) -> Generator[list[Records], None, None]:
         """The records of these ranges. Raises a ChangelogError; if the job is to be rebuilt, a RestartedTopicError."""
@@ -139,19 +140,19 @@ class Reading:
             letters = list(decoded.letters)
             _spend(counters, "decode", started)
             started = time.perf_counter()
-            if len(decoded.rows):
+            if len(decoded.rows) or decoded.truncation is not None:
                 rows = with_delete_times(table.scan, decoded.rows, marks.get(table.scan.scan.source.table, {}))
                 self._mark(table.scan.scan, decoded.rows, marks)
                 left_out: list[LeftOut] = []
                 name = table.scan.scan.source.table
-                yield from scanned(table.scan, rows, shards, OnFailure(name, left_out.append, self._spec.excused))
+                emitted = Emitted(rows, truncation=decoded.truncation)
+                yield from scanned(table.scan, emitted, shards, OnFailure(name, left_out.append, self._spec.excused))
                 for each in left_out:
                     letters += table.decoder.left_out(records, each)
                     failed = sample("rowkind_dead_letters_total", table=name, reason=EXPRESSION)
                     add(counters, {failed: len(each.reasons)})
             if letters:
-                parts = dead_letters(binary(each.to_bytes() for each in letters)).split(shards)
-                yield from ((shard, self._spec.writer, part) for shard, part in enumerate(parts))
+                yield from spread(binary(each.to_bytes() for each in letters), self._spec.writer, shards)
             _spend(counters, "calc", started)
 
     def _mark(self, scan: PhysicalScan, rows: Rows, marks: dict[str, dict[int, int | None]]) -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from rowkind.operators.columns.changes import Block, Changes
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.block import Block
 from rowkind.service.kafka import at_least_once
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.outgoing import prepare
@@ -40,7 +41,7 @@ def write(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa
     if batch_partition.batch < spec.written:
         return task
     with _timed(task, spec.query, "net"):
-        once, repeatable = prepare(spec, Changes.concat([block.changes for block in unpacked]))
+        once, repeatable = prepare(spec, Batch.concat([block.batch for block in unpacked]))
     if not (len(once) or len(repeatable) or batch_partition.partition == 0):
         return task
     with _timed(task, spec.query, "send"):

@@ -16,23 +16,25 @@ from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, Refusal, span
 from rowkind.service.plan.fingerprint import Fingerprint
 from rowkind.service.plan.passes.add_arrival_ids import add_arrival_ids
+from rowkind.service.plan.passes.add_row_digests import add_row_digests
 from rowkind.service.plan.passes.aggregate_panes import aggregate_panes
-from rowkind.service.plan.passes.allow_late import allow_late
+from rowkind.service.plan.passes.apply_allowed_lateness import apply_allowed_lateness
+from rowkind.service.plan.passes.buffer_until_watermark import buffer_until_watermark
 from rowkind.service.plan.passes.check_functions import check_functions
 from rowkind.service.plan.passes.check_sink import check_sink
 from rowkind.service.plan.passes.choose_extremes import choose_extremes
 from rowkind.service.plan.passes.choose_layouts import choose_layouts
 from rowkind.service.plan.passes.choose_rank_strategies import choose_rank_strategies
-from rowkind.service.plan.passes.close_inputs import close_inputs
 from rowkind.service.plan.passes.compare_with_clock import compare_with_clock
+from rowkind.service.plan.passes.delay_null_padding import delay_null_padding
+from rowkind.service.plan.passes.delay_until_final import delay_until_final
+from rowkind.service.plan.passes.derive_state_cleanup import derive_state_cleanup
 from rowkind.service.plan.passes.extract_equal_keys import extract_equal_keys
 from rowkind.service.plan.passes.factor_alternatives import factor_alternatives
 from rowkind.service.plan.passes.filter_by_clock import filter_by_clock
-from rowkind.service.plan.passes.hold_back import hold_back
-from rowkind.service.plan.passes.hold_pads import hold_pads
-from rowkind.service.plan.passes.leave_out_by_answers import leave_out_by_answers
-from rowkind.service.plan.passes.let_out_whole import let_out_whole
 from rowkind.service.plan.passes.limit_time import check_numbers, limit_time
+from rowkind.service.plan.passes.mark_joins_to_semi_joins import mark_joins_to_semi_joins
+from rowkind.service.plan.passes.merge_equivalent_operators import merge_equivalent_operators
 from rowkind.service.plan.passes.narrow_groups import narrow_groups
 from rowkind.service.plan.passes.narrow_joins import narrow_joins
 from rowkind.service.plan.passes.normalize_inputs import normalize_inputs
@@ -41,19 +43,17 @@ from rowkind.service.plan.passes.order_matches import order_matches
 from rowkind.service.plan.passes.prune_columns import prune_columns
 from rowkind.service.plan.passes.push_filters import push_filters
 from rowkind.service.plan.passes.push_semi_joins import push_semi_joins
-from rowkind.service.plan.passes.remake_inputs import remake_inputs
+from rowkind.service.plan.passes.release_all_due_below_windows import release_all_due_below_windows
 from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
+from rowkind.service.plan.passes.retract_expired_rows import retract_expired_rows
+from rowkind.service.plan.passes.reuse_join_state import reuse_join_state
 from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
-from rowkind.service.plan.passes.settle_orders import settle_orders
 from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
 from rowkind.service.plan.passes.sort_by_time import sort_by_time
 from rowkind.service.plan.passes.split_distinct import split_distinct
 from rowkind.service.plan.passes.spread_hot_keys import spread_hot_keys
 from rowkind.service.plan.passes.stamp_arrivals import stamp_arrivals
 from rowkind.service.plan.passes.stamp_rows import stamp_rows
-from rowkind.service.plan.passes.take_back_expired import take_back_expired
-from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
-from rowkind.service.plan.passes.unite_columns import unite_columns
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.job_functions import job_functions, with_functions
@@ -71,7 +71,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     narrow_groups,
     narrow_joins,
     push_filters,
-    leave_out_by_answers,
+    mark_joins_to_semi_joins,
     push_semi_joins,
     order_joins,
     filter_by_clock,
@@ -80,15 +80,15 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     split_distinct,
     extract_equal_keys,
     resolve_conflicts,
-    take_back_expired,
+    retract_expired_rows,
     add_arrival_ids,
-    hold_pads,
+    delay_null_padding,
     stamp_arrivals,
-    settle_orders,
+    buffer_until_watermark,
     order_matches,
     sort_by_time,
     stamp_rows,
-    hold_back,
+    delay_until_final,
     normalize_inputs,
     check_sink,
     choose_rank_strategies,
@@ -96,13 +96,13 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     spread_hot_keys,
     choose_layouts,
     limit_time,
-    close_inputs,
-    allow_late,
-    let_out_whole,
+    derive_state_cleanup,
+    apply_allowed_lateness,
+    release_all_due_below_windows,
     prune_columns,
-    unite_columns,
-    tell_rows_apart,
-    remake_inputs,
+    merge_equivalent_operators,
+    add_row_digests,
+    reuse_join_state,
     check_numbers,
     check_functions,
 )

@@ -14,7 +14,7 @@ from rowkind.service.kafka.offsets import At
 from rowkind.service.metrics import parse
 from rowkind.service.plan.explain.description import QueryDescription, Step
 from rowkind.service.run.status import (
-    Batch,
+    BatchProgress,
     Flow,
     OperatorStatus,
     QueryState,
@@ -128,7 +128,7 @@ class Activity:
             max((lag.seconds for lag in lags.values()), default=0.0),
             lag_rows / read.rate if lag_rows and read.rate else None,
             tuple(
-                Batch(number, ended, seconds, self._in_batch[number]["read"], self._in_batch[number]["written"])
+                BatchProgress(number, ended, seconds, self._in_batch[number]["read"], self._in_batch[number]["written"])
                 for number, ended, seconds in self._batches
             ),
             tuple(self._table(table, topic, lags, now) for table, topic in _topics(plan).items()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowkind.service.run.quantities import amount, duration
-from rowkind.service.run.status import Batch, QueryStatus
+from rowkind.service.run.status import BatchProgress, QueryStatus
 
 _SLOTS = 60
 _WIDTH, _HEIGHT, _GAP = 600, 72, 2
@@ -41,7 +41,7 @@ aria-label="Batches of query {query.name}"><table><thead><tr><th scope="col">bat
 </figure>"""
 
 
-def _bar(batch: Batch, x: float, slot: float, most: float) -> str:
+def _bar(batch: BatchProgress, x: float, slot: float, most: float) -> str:
     height = max(2.0, (_HEIGHT - 2) * batch.seconds / most)
     title = (
         f"batch {batch.number:,}: {duration(batch.seconds)}, {batch.rows_in:,} rows read, {batch.rows_out:,} written"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Counters
+from rowkind.operators.columns.block import Counters
 from rowkind.service.execute.lateness import may_be_late
 from rowkind.service.execute.promises import Promise
 from rowkind.service.graph import Graph

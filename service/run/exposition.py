@@ -14,7 +14,7 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from rowkind.operators.columns.changes import Counters
+from rowkind.operators.columns.block import Counters
 from rowkind.service.metrics import METRICS, Metric, MetricName, parse
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -1,36 +1,34 @@
 """The in-memory engine: a graph run batch by batch in this process, with state in dicts.
 
-It executes the same calcs, operators and netting as Spark does, in one shard, which makes it the quick way to try a
-query and the plain way to test one.
+It runs the stage loop that Spark's tasks run (`service.execute.stage`), over all operators as one stage of one shard.
+So it is the quick way to try a query, and the plain way to test one.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, Rows, TimeMarks
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.block import TimeMarks
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
-from rowkind.operators.errors import RowFailed
-from rowkind.operators.operator import Operator
 from rowkind.operators.rowtime import END
-from rowkind.service.execute.delete_times import DeleteTimes, with_delete_times
-from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator, misfits
-from rowkind.service.execute.fallible import misfit
-from rowkind.service.execute.lateness import Lateness, may_be_late
-from rowkind.service.execute.operators import operator, sources, tables
-from rowkind.service.execute.promises import Broken, broken
+from rowkind.service.execute.delete_times import with_delete_times
+from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.promises import Broken
 from rowkind.service.execute.route import leave, of_table
-from rowkind.service.execute.watermarks import NO_TABLE, Passing, Watermarks, marks_of, passing
-from rowkind.service.graph import Exit, Graph, always_runs, graph, waits
-from rowkind.service.physical import PhysicalOperator, PhysicalScan, PhysicalSink
+from rowkind.service.execute.stage import MemberOutput, ShardBatch, members, run
+from rowkind.service.execute.watermarks import NO_TABLE, Watermarks, marks_of
+from rowkind.service.graph import Exit, Graph, graph
+from rowkind.service.physical import PhysicalScan, PhysicalSink
 
 OnUnmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""
@@ -38,12 +36,35 @@ OnUnmatched = Callable[[str, Changes], None]
 OnFailed = Callable[[str, LeftOut], None]
 """Told whose rows were left out, in words, and which."""
 
-Watch = Callable[[Exit, Changes], None]
+Watch = Callable[[Exit, Batch], None]
 """Told what goes out by an exit in a batch."""
 
 
+NOT_TRUNCATED: Mapping[str, int] = MappingProxyType({})
+
 _RECORD = "change {0.offset}"
 """How a change is found in a file of them."""
+
+
+class MemoryState:
+    """The state of one shard: the blobs of each arrangement in a dict."""
+
+    seconds = 0.0
+
+    def __init__(self, stores: Mapping[str, MemoryStore] | None = None) -> None:
+        self._stores = dict(stores or {})
+
+    def store(self, name: str) -> MemoryStore:
+        """The blobs of the arrangement of this name."""
+        return self._stores.setdefault(name, MemoryStore())
+
+    def items(self) -> Iterator[tuple[str, MemoryStore]]:
+        """Each arrangement by its name, `<state of the operator>.<name>`."""
+        yield from self._stores.items()
+
+    def copy(self) -> MemoryState:
+        """A state with the same blobs, as after a restart from a checkpoint."""
+        return MemoryState({name: store.copy() for name, store in self._stores.items()})
 
 
 class MemoryEngine:
@@ -70,59 +91,53 @@ class MemoryEngine:
         self._broken = broken or (lambda _broken: None)
         self._failed = failed or (lambda _of, _rows: None)
         self._watch = watch or (lambda _node, _changes: None)
-        self._operators = [operator(each.node, refreshes=each.refreshes) for each in self.graph.operators]
-        self._misfits = [misfit(each.node) for each in self.graph.operators]
         self._late = late or (lambda _node, _changes: None)
         self._watermarks = Watermarks()
-        self._stores = stores_of(self.graph, self._operators)
+        self._state = MemoryState()
+        self._members = [
+            replace(each, failure=replace(each.failure, of=each.node, record=_RECORD, skip=""))
+            for each in members(self.graph, 1)
+        ]
 
     @property
     def tables(self) -> tuple[str, ...]:
         """The tables that are read."""
         return tuple(each.scan.source.table for each in self.graph.scans)
 
-    def batch(self, rows: Mapping[str, Rows], now: int, *, ended: bool = False) -> dict[str, Changes]:
+    def batch(
+        self, rows: Mapping[str, Rows], now: int, *, ended: bool = False, truncated: Mapping[str, int] = NOT_TRUNCATED
+    ) -> dict[str, Changes]:
         """The net changes of each sink's result after one more batch at time `now`, in ms since the epoch.
 
         `rows` are the changes of each table, under the table's declared record. With `ended` there will be none any
-        more, so that every watermark passes everything, and so does the time at which rows are processed.
+        more, so that every watermark passes everything, and so does the time at which rows are processed. `truncated`
+        are the arrival numbers of truncations of tables.
         """
-        inbox: dict[int, list[Changes]] = defaultdict(list)
         before = self._watermarks
         self._watermarks = after = before.moved(
             [marks_of_tables(self.graph, rows, ended=ended)], now, self.graph.clocks
         )
-        for table in self.graph.scans:
-            own = with_delete_times(table, pruned(table.scan, rows), {})
-            self._send(table.exits, own, inbox, self._told(of_table(table)))
-        for place, each in enumerate(self.graph.operators):
-            changes = Changes.concat(inbox[place])
-            if not len(changes) and not always_runs(each.node) and not waits(each.node):
-                continue
-            if (times := DeleteTimes.of(each.node)) is not None:
-                changes = times(changes, before)
-            time = Passing(now, now) if each.clock is None else passing(before, after, each.clock)
-            if may_be_late(each.node):
-                late = Lateness(each.node)(changes, time.before)
-                if late.any():
-                    self._late(each.node.node, changes.filter(late))
-                    changes = changes.filter(~late)
-            moment = time.after if waits(each.node) else time.before
-            try:
-                output = self._operators[place].process(changes, self._stores[place], moment)
-            except RowFailed as error:
-                raise failed_in_operator(error, replace(_failure(each.node), record=_RECORD)) from None
-            self.state[each.node.node] = output.state
-            if len(output.unmatched):
-                self._unmatched(each.node.node, output.unmatched)
-            for promise in broken(output, sources(each.node)):
-                self._broken(promise)
-            failure = self._told(_failure(each.node))
-            misfits(output.failed, self._misfits[place], each.node.calc.on_error, failure)
-            self._send(each.exits, output.rows, inbox, failure)
+        inbox: dict[int, list[Batch]] = defaultdict(list)
+        for scan in self.graph.scans:
+            left_out: list[LeftOut] = []
+            failure = replace(of_table(scan), tell=left_out.append, record=_RECORD, skip="")
+            own = Emitted(
+                with_delete_times(scan, pruned(scan.scan, rows), {}), truncation=truncated.get(scan.scan.source.table)
+            )
+            for way in scan.exits:
+                inbox[way.to].append(leave(way, own, failure))
+                self._watch(way, inbox[way.to][-1])
+            for each in left_out:
+                self._failed(failure.of, each)
+        for output in run(self._members, ShardBatch(0, now, before, after, inbox), self._state):
+            self._report(output)
+            for way, batch in output.sent:
+                self._watch(way, batch)
+                if way.to >= len(self._members):
+                    inbox[way.to].append(batch)
         return {
             sink.name: net(
-                Changes.concat(inbox[self.graph.place(sink.name)]),
+                Batch.concat(inbox[self.graph.place(sink.name)]).changes,
                 sink.mode,
                 keyed=bool(sink.key),
                 by_seq=sink.by_seq,
@@ -131,23 +146,17 @@ class MemoryEngine:
             for sink in self.graph.sinks
         }
 
-    def _told(self, failure: OnFailure) -> OnFailure:
-        return replace(failure, tell=partial(self._failed, failure.of), record=_RECORD, skip="")
-
-    def _send(self, exits: Sequence[Exit], rows: Rows, inbox: dict[int, list[Changes]], failure: OnFailure) -> None:
-        for way in exits:
-            changes = leave(way, rows, failure)
-            self._watch(way, changes)
-            inbox[way.to].append(changes)
-
-
-def stores_of(of: Graph, operators: Sequence[Operator]) -> list[dict[str, MemoryStore]]:
-    """What the operators of a graph find in the state of one shard before the first batch, in the order of places."""
-    own = [{name: MemoryStore() for name in each.arrangements} for each in operators]
-    return [
-        stores | {name: own[place][known] for name, (place, known) in each.reads.items()}
-        for stores, each in zip(own, of.operators, strict=True)
-    ]
+    def _report(self, output: MemberOutput) -> None:
+        node = output.member.node
+        self.state[node] = output.state
+        if len(output.late):
+            self._late(node, output.late)
+        if len(output.unmatched):
+            self._unmatched(node, output.unmatched)
+        for promise in output.broken:
+            self._broken(promise)
+        for left_out in output.left_out:
+            self._failed(node, left_out)
 
 
 def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> TimeMarks:
@@ -161,10 +170,6 @@ def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> Time
         if mark is not None and len(own):
             marks[scan.source.table] = marks_of(mark, scan.calc.input, pruned(scan, rows))
     return marks
-
-
-def _failure(node: PhysicalOperator) -> OnFailure:
-    return OnFailure(node.node, tables=tables(node))
 
 
 def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
-from rowkind.service.run.status import Batch, QueryState
+from rowkind.service.run.status import BatchProgress, QueryState
 
 JobState = Literal[QueryState, "refused"]
 """A job whose process has ended has failed. One that is refused has none, and gets none before its file changes."""
@@ -30,7 +30,7 @@ class JobOverview:
     lag_seconds: float = 0.0
     read: float = 0.0
     written: float = 0.0
-    last_batch: Batch | None = None
+    last_batch: BatchProgress | None = None
     restarts: int = 0
     error: str = ""
     remedy: str = ""
@@ -57,5 +57,5 @@ class Overview:
 
 
 def _job(said: Mapping[str, Any]) -> JobOverview:
-    last = None if said["last_batch"] is None else Batch(**said["last_batch"])
+    last = None if said["last_batch"] is None else BatchProgress(**said["last_batch"])
     return JobOverview(**{**said, "last_batch": last})

@@ -42,7 +42,7 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchProgress:
     """A batch that has ended, how long it took, and what it read and wrote."""
 
     number: int
@@ -133,7 +133,7 @@ class QueryStatus:
     lag_rows: int
     lag_seconds: float
     left: float | None
-    batches: tuple[Batch, ...]
+    batches: tuple[BatchProgress, ...]
     tables: tuple[TableStatus, ...]
     operators: tuple[OperatorStatus, ...]
     sinks: tuple[SinkStatus, ...]
@@ -213,7 +213,7 @@ class JobStatus:
 
 def _query(said: Mapping[str, Any]) -> QueryStatus:
     lists = {
-        "batches": tuple(Batch(**each) for each in said["batches"]),
+        "batches": tuple(BatchProgress(**each) for each in said["batches"]),
         "tables": tuple(TableStatus(**_flows(each, "read")) for each in said["tables"]),
         "operators": tuple(map(_operator, said["operators"])),
         "sinks": tuple(SinkStatus(**_flows(each, "written")) for each in said["sinks"]),

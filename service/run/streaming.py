@@ -19,13 +19,10 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it shi
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rowkind.service.execute.delete_times import DeleteTimes
-from rowkind.service.execute.fallible import misfit
-from rowkind.service.execute.lateness import Lateness, may_be_late
-from rowkind.service.execute.members import Member, arrangement
-from rowkind.service.execute.operators import operator, sources, tables
+from rowkind.service.execute.members import Member
 from rowkind.service.execute.route import shard_without_key
-from rowkind.service.graph import Graph, always_runs, waits
+from rowkind.service.execute.stage import members
+from rowkind.service.graph import Graph, always_runs
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
 from rowkind.service.kafka.topics import filling_name, progress_name
@@ -146,12 +143,9 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
     if lies_in_memory(scratch()):
         limits = CacheLimits(disk=DISK) if cache is None else CacheLimits(worker=cache // tasks, disk=cache)
     blocks = read
-    for level in range(1, graph.levels + 1):
-        members = [
-            member(graph, place, job, shards) for place, each in enumerate(graph.operators) if each.level == level
-        ]
+    for level, stage in enumerate(stages(graph, job, shards, excused), 1):
         processor = OperatorProcessor(
-            members,
+            stage,
             level=level,
             writer=graph.writer,
             labels=labels,
@@ -159,7 +153,6 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
             promises=job.promises,
             limits=limits,
             write=write if level == graph.levels and not moves else None,
-            excused=excused,
         )
         blocks = over_shards(blocks, processor)
     if moves:
@@ -188,31 +181,22 @@ def registry_file(at: Deployment) -> Path:
     return at.drain.with_name(f"{at.name}.registry")
 
 
-def member(graph: Graph, place: int, job: Job, shards: int) -> Member:
-    """The operator at a place of the graph, as a stage runs it."""
-    of = graph.operators[place]
-    return Member(
-        place=place,
-        sink=of.sink,
-        node=of.node.node,
-        state=of.state,
-        operator=operator(of.node, refreshes=of.refreshes),
-        exits=of.exits,
-        sides=sides(of.node),
-        sources=sources(of.node),
-        tables=tables(of.node),
-        always_runs=shard_without_key(shards) if always_runs(of.node) else None,
-        clock=of.clock,
-        waits=waits(of.node),
-        lateness=Lateness(of.node) if may_be_late(of.node) else None,
-        delete_times=DeleteTimes.of(of.node),
-        tell=LateLetters(of.node) if tells_late(of.node) else None,
-        wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
-        explain=LeftOutLetters(of.node),
-        on_error=of.node.calc.on_error,
-        misfit=misfit(of.node),
-        reads={name: arrangement(graph.operators[at].state, known) for name, (at, known) in of.reads.items()},
-    )
+def stages(graph: Graph, job: Job, shards: int, excused: frozenset[str] = frozenset()) -> list[list[Member]]:
+    """The members of each stage of Spark's, with the dead letters that the job asks for."""
+    found: list[list[Member]] = [[] for _ in range(graph.levels)]
+    for each, of in zip(members(graph, shards), graph.operators, strict=True):
+        node = of.node
+        found[of.level - 1].append(
+            replace(
+                each,
+                sides=sides(node),
+                failure=replace(each.failure, excused=excused),
+                tell=LateLetters(node) if tells_late(node) else None,
+                wrap=UnmatchedLetters(node) if job.unmatched == "dead_letter" else None,
+                explain=LeftOutLetters(node),
+            )
+        )
+    return found
 
 
 def source(graph: Graph, at: Deployment) -> SourceSpec:

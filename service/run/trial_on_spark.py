@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Block, Changes, TimeMarks
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.block import Block, TimeMarks
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.emission import net
 from rowkind.service.execute.delete_times import with_delete_times
 from rowkind.service.execute.members import addressed
@@ -83,7 +84,7 @@ def run_query(
     begins = time.time() - len(batches)
     for number, batch in enumerate(batches):
         own = ((each, with_delete_times(each, pruned(each.scan, batch), {})) for each in whole.scans)
-        parts = [part for each, rows in own for part in scanned(each, rows, job.parallelism)]
+        parts = [part for each, rows in own for part in scanned(each, Emitted(rows), job.parallelism)]
         marks = marks_of_tables(whole, batch, ended=batch.ended)
         file = folder / f"{number:08}.parquet"
         write(file, parts, whole, job.parallelism, marks, batch.clock)
@@ -109,9 +110,8 @@ def run_query(
 
 def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Changes:
     """The net changes of a sink, which has this place, in the blocks of one batch."""
-    changes = Changes.concat([block.changes for block in blocks])
-    live = addressed(changes.filter(changes.kind != RowKind.DEAD_LETTER), place)
-    return net(live, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq, ordered=sink.ordered)
+    own = addressed(Batch.concat([block.batch for block in blocks]), place)
+    return net(own.changes, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq, ordered=sink.ordered)
 
 
 def write(  # noqa: PLR0917 - two of them are numbers
@@ -122,11 +122,9 @@ def write(  # noqa: PLR0917 - two of them are numbers
     `clock` is the time of the batch in ms, now if None.
     """
     labels = placement(shards)
-    opening = ((shard, level, Changes.empty()) for shard, level in opens(of, shards))
-    blocks = ((shard, level, Block(changes)) for shard, level, changes in itertools.chain(opening, pieces(parts)))
-    passing = (
-        (shard, level, Block(Changes.empty(), marks=marks)) for level in of.timed_levels for shard in range(shards)
-    )
+    opening = ((shard, level, Batch.empty()) for shard, level in opens(of, shards))
+    blocks = ((shard, level, Block(batch)) for shard, level, batch in itertools.chain(opening, pieces(parts)))
+    passing = ((shard, level, Block(marks=marks)) for level in of.timed_levels for shard in range(shards))
     rows = ((labels[shard], level, block.to_bytes()) for shard, level, block in itertools.chain(blocks, passing))
     # Read once and at once. Uncompressed, because snappy wants to unpack a library of its own where it may not.
     now = round(time.time() * 1000) if clock is None else clock

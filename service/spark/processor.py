@@ -1,9 +1,8 @@
 """One stateful processor for every stage: blocks of one shard in, blocks for the shards of deeper stages out.
 
-Per batch and shard: blocks for a deeper level go on as they are. Those for this one are joined into one batch of
-changes. Member by member, each after those that feed it, the operator runs over its arrangements, and what it emits
-goes out by its exits: to another member, or to deeper levels and the writer, split by shard and cut into blocks.
-Counters and dead letters go straight to the writer.
+Per batch and shard: blocks for a deeper level go on as they are. Those for this one are joined into one batch, and the
+stage loop (`service.execute.stage`) runs over it. What leaves the stage is split by shard and cut into blocks. Counters
+and dead letters go straight to the writer.
 
 The class and everything that it holds are pickled by module name, so all of it must be importable in a worker.
 """
@@ -11,36 +10,31 @@ The class and everything that it holds are pickled by module name, so all of it 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
-from rowkind.operators.arrangement.arrangement import StateSize, kept
 from rowkind.operators.arrangement.store import MANIFEST
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Block, Changes, TimeMarks
-from rowkind.operators.errors import RowFailed
-from rowkind.operators.operator import Output
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.block import Block, TimeMarks
+from rowkind.operators.columns.changes import Changes
 from rowkind.service.execute import watermarks
-from rowkind.service.execute.blocks import Tally
-from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator, misfits
-from rowkind.service.execute.members import Member, addressed, arrangement, dead_letters
-from rowkind.service.execute.promises import OnBroken, broken
-from rowkind.service.execute.route import Part, deliver, leave, pieces
-from rowkind.service.execute.watermarks import Passing, Watermarks, passing
+from rowkind.service.execute.members import Member, addressed
+from rowkind.service.execute.promises import OnBroken
+from rowkind.service.execute.route import Part, deliver, pieces
+from rowkind.service.execute.stage import MemberOutput, ShardBatch, run
+from rowkind.service.execute.watermarks import Watermarks
 from rowkind.service.metrics import add
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
 from rowkind.service.spark.collector import freeze_what_stays, give_back
 from rowkind.service.spark.edge import EDGE_SCHEMA
 from rowkind.service.spark.errors import UnmatchedRetractionError
-from rowkind.service.spark.store import SparkStore, open_map
+from rowkind.service.spark.store import SparkState, open_map
 
 
 def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
@@ -61,7 +55,6 @@ class OperatorProcessor(StatefulProcessor):
         labels: Spark's label of each shard (`placement`).
         unmatched: what becomes of a retraction that finds no row. It is counted in any case.
         promises: what becomes of a change that a table's promises do not allow. It is counted in any case.
-        excused: rows that may be left out where an expression fails on them (`service.execute.failures`).
         limits: of the run cache.
         write: takes what a task has for the writer, at the task's end, and the time of the batch; without, it goes on
             as rows.
@@ -76,7 +69,6 @@ class OperatorProcessor(StatefulProcessor):
         labels: Sequence[int],
         unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore",
         promises: OnBroken = "warn",
-        excused: AbstractSet[str] = frozenset(),
         limits: CacheLimits = DEFAULT_LIMITS,
         write: Callable[[Sequence[pa.Buffer], int], None] | None = None,
     ) -> None:
@@ -88,7 +80,6 @@ class OperatorProcessor(StatefulProcessor):
         self._labels = tuple(labels)
         self._unmatched = unmatched
         self._promises = promises
-        self._excused = excused
         self._limits = limits
         self._write = write
         self._blocks: list[pa.Buffer] = []
@@ -144,107 +135,57 @@ class OperatorProcessor(StatefulProcessor):
         counters: dict[str, float] = {}
         for to, level, piece in pieces(self._run(shard, blocks, now, counters)):
             yield to, level, Block(piece)
-        yield shard, self._writer, Block(Changes.empty(), counters)
+        yield shard, self._writer, Block(counters=counters)
 
     def _run(self, shard: int, blocks: list[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
         """What leaves the stage; the list of blocks is empty afterwards."""
-        changes = Changes.concat([block.changes for block in blocks])
+        assert self._map is not None, "Spark has called `init`"
+        cache = worker_cache(self._limits)
+        cache.forget_removed()
+        state = SparkState(self._map, cache)
+        before, after = self._pass_time([block.marks for block in blocks if block.marks], now, state)
+        if shard == 0:
+            add(counters, after.gauges(now))
         reports = any(block.reports for block in blocks)
-        worker_cache(self._limits).forget_removed()
-        before, after = self._pass_time(shard, [block.marks for block in blocks if block.marks], now, counters)
+        batch = Batch.concat([block.batch for block in blocks])
         blocks.clear()
-        inbox: dict[int, list[Changes]] = defaultdict(list)
-        for member in self._members:
-            own = Changes.concat([addressed(changes, member.place), *inbox.pop(member.place, ())])
-            tally = Tally(member.sink, member.node)
-            if not len(own) and member.always_runs != shard and not member.waits:
-                if reports:
-                    tally.set_state(shard, self._kept(member))
-                    add(counters, tally.counters)
-                continue
-            if member.delete_times is not None:
-                own = member.delete_times(own, before)
-            time_ = Passing(now, now) if member.clock is None else passing(before, after, member.clock)
-            late = np.zeros(len(own), np.bool_) if member.lateness is None else member.lateness(own, time_.before)
-            if late.any():
-                tally.add_late(int(late.sum()))
-                if member.tell is not None:
-                    yield shard, self._writer, dead_letters(member.tell(own.filter(late), time_.before))
-                own = own.filter(~late)
-            output = self._process(member, shard, own, member.moment(time_), tally)
-            if member.waits and member.clock is not None:
-                tally.set_due(shard, after.due_ms(member.clock, output.due))
-            started = time.perf_counter()
-            left_out: list[LeftOut] = []
-            of = f"{member.sink}.{member.node}"
-            failure = OnFailure(of, left_out.append, self._excused, tables=member.tables)
-            misfits(output.failed, member.misfit, member.on_error, failure)
-            for way in member.exits:
-                result = leave(way, output.rows, failure)
-                if way.level == self._level:
-                    inbox[way.to].append(result)
-                else:
-                    yield from deliver(way, result, len(self._labels), shard)
-            tally.add_seconds("calc", time.perf_counter() - started)
-            tally.add_failed(sum(len(each.reasons) for each in left_out))
-            add(counters, tally.counters)
-            yield shard, self._writer, self._letters(member, output.unmatched)
-            if member.explain is not None:
-                yield from ((shard, self._writer, dead_letters(member.explain(each))) for each in left_out)
+        inbox = {member.place: [addressed(batch, member.place)] for member in self._members}
+        del batch
+        for output in run(self._members, ShardBatch(shard, now, before, after, inbox, reports), state):
+            yield from self._leave(shard, output)
+            add(counters, output.tally.counters)
 
-    def _pass_time(
-        self, shard: int, marks: Sequence[TimeMarks], now: int, counters: dict[str, float]
-    ) -> tuple[Watermarks, Watermarks]:
+    def _leave(self, shard: int, output: MemberOutput) -> Iterator[Part]:
+        """What leaves the stage of one member's output: changes and dead letters."""
+        member = output.member
+        if self._promises == "fail":
+            for each in output.broken:
+                raise each.error
+        if member.tell is not None and len(output.late):
+            yield shard, self._writer, Batch.of_letters(member.tell(output.late, output.watermark))
+        started = time.perf_counter()
+        for way, batch in output.sent:
+            if way.level != self._level:
+                yield from deliver(way, batch, len(self._labels), shard)
+        output.tally.add_seconds("calc", time.perf_counter() - started)
+        yield shard, self._writer, self._letters(member, output.unmatched)
+        if member.explain is not None:
+            yield from ((shard, self._writer, Batch.of_letters(member.explain(each))) for each in output.left_out)
+
+    def _pass_time(self, marks: Sequence[TimeMarks], now: int, state: SparkState) -> tuple[Watermarks, Watermarks]:
         """The watermarks before the batch and after it, kept with the state of the shard."""
         if not self._clocks:
             return Watermarks(), Watermarks()
-        assert self._map is not None, "Spark has called `init`"
-        store = SparkStore(self._map, watermarks.STATE, worker_cache(self._limits))
+        store = state.store(watermarks.STATE)
         before = Watermarks.from_blob(store.get(MANIFEST))
         after = before.moved(marks, now, self._clocks)
         store.put(MANIFEST, after.to_blob())
-        if shard == 0:
-            add(counters, after.gauges(now))
         return before, after
 
-    def _process(self, member: Member, shard: int, changes: Changes, now: int, tally: Tally) -> Output:
-        """What a member makes of changes; what it does is counted."""
-        cache = worker_cache(self._limits)
-        assert self._map is not None, "Spark has called `init`"
-        stores = {name: SparkStore(self._map, state, cache) for name, state in member.arrangements.items()}
-        tally.add_rows_in(changes.kind)
-        started = time.perf_counter()
-        try:
-            output = member.operator.process(changes, stores, now)
-        except RowFailed as error:
-            of = OnFailure(f"{member.sink}.{member.node}", tables=member.tables)
-            raise failed_in_operator(error, of) from None
-        processed = time.perf_counter()
-        state = sum(store.seconds for store in stores.values())
-        tally.add_seconds("state", state)
-        tally.add_seconds("operator", processed - started - state)
-        tally.add_rows_out(output.rows.kind)
-        tally.set_state(shard, output.state)
-        tally.add_merged(output.merged_rows)
-        tally.add_unmatched(len(output.unmatched))
-        tally.add_expired(output.expired)
-        for each in broken(output, member.sources):
-            if self._promises == "fail":
-                raise each.error
-            tally.add_broken(each)
-        return output
-
-    def _kept(self, member: Member) -> StateSize:
-        """How much state a member has in this shard."""
-        assert self._map is not None, "Spark has called `init`"
-        cache = worker_cache(self._limits)
-        names = [arrangement(member.state, name) for name in member.operator.arrangements]
-        return sum((kept(SparkStore(self._map, name, cache), name) for name in names), StateSize())
-
-    def _letters(self, member: Member, lost: Changes) -> Changes:
+    def _letters(self, member: Member, lost: Changes) -> Batch:
         """What the policy makes of unmatched retractions."""
         if not len(lost):
-            return lost
+            return Batch.empty()
         if self._unmatched == "fail":
             first = int(lost.seq.argmin())
             place = ArrivalNumber.of(int(lost.seq[first]))
@@ -256,5 +197,5 @@ class OperatorProcessor(StatefulProcessor):
                 "`unmatched: dead_letter` or `ignore`."
             )
         if self._unmatched == "ignore" or member.wrap is None:
-            return Changes.empty()
-        return dead_letters(member.wrap(lost))
+            return Batch.empty()
+        return Batch.of_letters(member.wrap(lost))

@@ -140,6 +140,26 @@ class SparkStore:
             self.seconds += time.perf_counter() - started
 
 
+class SparkState:
+    """The state of one shard of a stage, for the length of one batch (`service.execute.stage`)."""
+
+    def __init__(self, state: MapState, cache: RunCache) -> None:
+        self._state = state
+        self._cache = cache
+        self._stores: dict[str, SparkStore] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in calls to the state store so far."""
+        return sum(each.seconds for each in self._stores.values())
+
+    def store(self, name: str) -> SparkStore:
+        """The blobs of the arrangement of this name."""
+        if name not in self._stores:
+            self._stores[name] = SparkStore(self._state, name, self._cache)
+        return self._stores[name]
+
+
 def _pack(blob: pa.Buffer) -> tuple[bool, pa.Buffer]:
     """The bytes as which a blob is stored, and whether these are compressed."""
     if blob.size >= _SMALL:

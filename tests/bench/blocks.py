@@ -17,7 +17,9 @@ from pyspark.sql.types import StructType
 
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
-from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.operator import Output
 from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
 from rowkind.service.spark.placement import placement
@@ -33,7 +35,8 @@ def block(rows: int) -> bytes:
         [b"order %013d, customer %08d, 17 items, paid" % (n, n % 99_999_989) for n in numbers], pa.binary()
     )
     zeros = np.zeros(rows, np.int8)
-    return Block(Changes(zeros, zeros, numbers.astype(np.uint64), key, key, numbers, payload)).to_bytes()
+    changes = Changes(zeros, zeros, numbers.astype(np.uint64), key, key, numbers, payload)
+    return Block(Batch(changes)).to_bytes()
 
 
 class BlockSource(DataSource):
@@ -100,21 +103,21 @@ class Keep:
         """The one arrangement."""
         return {"rows": None}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Store, read, forget."""
-        store = stores["rows"]
+        changes, store = batch.changes, stores["rows"]
         manifest = store.get(MANIFEST)
         names = manifest.to_pybytes().decode().split() if manifest else []
         if names:
             assert store.get(names[-1]) is not None
         sink = pa.BufferOutputStream()
-        batch = pa.record_batch({"key": changes.key, "payload": changes.payload, "seq": pa.array(changes.seq)})
-        with pa.ipc.new_stream(sink, batch.schema.with_metadata({"now": f"{now} {names}"})) as stream:
-            stream.write_batch(batch)
+        columns = pa.record_batch({"key": changes.key, "payload": changes.payload, "seq": pa.array(changes.seq)})
+        with pa.ipc.new_stream(sink, columns.schema.with_metadata({"now": f"{now} {names}"})) as stream:
+            stream.write_batch(columns)
         blob = sink.getvalue()
         names.append(digest(blob))
         store.put(names[-1], blob)
         if len(names) > self.kept:
             store.delete(names.pop(0), blob.size)
         store.put(MANIFEST, pa.py_buffer(" ".join(names).encode()))
-        return Output(Rows.empty(), Changes.empty(), StateSize(len(changes), blob.size, len(names)))
+        return Output(Emitted(Rows.empty()), Changes.empty(), StateSize(len(changes), blob.size, len(names)))

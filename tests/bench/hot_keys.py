@@ -24,16 +24,17 @@ import pyarrow as pa
 
 from rowkind.avro.codec import encode
 from rowkind.operators import contenders, partial_aggregate
-from rowkind.operators.columns.changes import Changes, Rows
-from rowkind.service.execute.failures import OnFailure
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute.members import addressed
-from rowkind.service.execute.operators import operator
-from rowkind.service.execute.route import deliver, leave, scanned
+from rowkind.service.execute.route import deliver, scanned
+from rowkind.service.execute.stage import ShardBatch, members, run
+from rowkind.service.execute.watermarks import Watermarks
 from rowkind.service.graph import graph
 from rowkind.service.job.load import load
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import pruned, stores_of
+from rowkind.service.run.memory import MemoryState, pruned
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
 
@@ -169,14 +170,14 @@ def _without(switch: str, remedied: bool) -> Iterator[None]:
 
 def _run(sink: PhysicalSink, exponent: float, rows: int, batches: int) -> _Costs:
     whole = graph([sink])
-    operators = [operator(each.node, refreshes=each.refreshes) for each in whole.operators]
-    stores = [stores_of(whole, operators) for _ in range(_SHARDS)]
+    stage = members(whole, _SHARDS)
+    states = [MemoryState() for _ in range(_SHARDS)]
     costs, random = _Costs(), np.random.default_rng(11)
     for number in range(batches + 1):
         if number == 1:
             costs = _Costs()
         costs.batches += 1
-        inbox: dict[int, list[Changes]] = defaultdict(list)
+        inbox: dict[int, list[Batch]] = defaultdict(list)
         for scan in whole.scans:
             record = scan.scan.source.declared
             columns = _customers(number) if record.name == "customers" else _clicks(random, exponent, rows)
@@ -191,19 +192,20 @@ def _run(sink: PhysicalSink, exponent: float, rows: int, batches: int) -> _Costs
                     payload.take(pa.array(np.arange(len(payload))[part])),
                 )
                 started = time.process_time()
-                for shard, _, changes in scanned(scan, pruned(scan.scan, {record.name: some}), _SHARDS):
-                    inbox[shard].append(changes)
+                for shard, _, read in scanned(scan, Emitted(pruned(scan.scan, {record.name: some})), _SHARDS):
+                    inbox[shard].append(read)
                 costs.reading += time.process_time() - started
-        for place, each in enumerate(whole.operators):
+        for member, operator in zip(stage, whole.operators, strict=True):
             for shard in range(_SHARDS):
-                mine = Changes.concat([addressed(part, place) for part in inbox[shard]])
+                mine = {member.place: [addressed(each, member.place) for each in inbox[shard]]}
                 started = time.process_time()
-                output = operators[place].process(mine, stores[shard][place], number)
-                gone = [(way, leave(way, output.rows, OnFailure(way.node))) for way in each.exits]
-                left = [part for way, changes in gone for part in deliver(way, changes, _SHARDS, shard)]
-                costs.working[each.level, shard] += time.process_time() - started
-                for to, _, part in left:
-                    inbox[to].append(part)
+                one = ShardBatch(shard, number, Watermarks(), Watermarks(), mine)
+                outputs = run([member], one, states[shard])
+                gone = [sent for output in outputs for sent in output.sent]
+                left = [each for way, sent in gone for each in deliver(way, sent, _SHARDS, shard)]
+                costs.working[operator.level, shard] += time.process_time() - started
+                for to, _, sent in left:
+                    inbox[to].append(sent)
     return costs
 
 

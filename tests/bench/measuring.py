@@ -18,7 +18,9 @@ from pyspark.sql import SparkSession
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import BlobStore, MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.operator import Output
 from rowkind.service.spark.placement import placement
 from tests.bench.scenarios import GROW, SCENARIOS, Scenario, Step
@@ -41,7 +43,7 @@ def measure(scenario: Scenario, step: Step, number: int, stores: Mapping[str, Bl
     """Run one step over these stores."""
     changes = scenario.batch(step, number * 2 * GROW)
     wall, cpu = time.perf_counter(), time.process_time()
-    output = scenario.operator.process(changes, stores, now=number)
+    output = scenario.operator.process(Batch(changes), stores, now=number)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     return Figures(
         len(changes), cpu, wall, sum(getattr(store, "seconds", 0.0) for store in stores.values()), output.state
@@ -57,14 +59,15 @@ class Measuring:
         """Those of all operators."""
         return dict.fromkeys(sorted({name for one in SCENARIOS for name in one.operator.arrangements}))
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Run one step of one scenario; its clock is the number of the step, not `now`."""
         assert now > 0
-        scenario, number, step = pickle.loads(unpacked(changes.payload)[0])
+        scenario, number, step = pickle.loads(unpacked(batch.changes.payload)[0])
         mine = {name: stores[name] for name in SCENARIOS[scenario].operator.arrangements}
         figures = measure(SCENARIOS[scenario], step, number, mine)
         told = packed([pickle.dumps((scenario, number, figures))])
-        return Output(Rows(np.zeros(1, np.int8), changes.seq, told), Changes.empty(), figures.state)
+        rows = Rows(np.zeros(1, np.int8), batch.changes.seq, told)
+        return Output(Emitted(rows), Changes.empty(), figures.state)
 
 
 def in_memory(scenario: Scenario, script: Sequence[Step]) -> list[Figures]:
@@ -84,7 +87,7 @@ def on_rocksdb(
         for scenario in numbers:
             payload = packed([pickle.dumps((scenario, number, step))])
             row = Rows(np.full(1, RowKind.INSERT, np.int8), np.zeros(1, np.int64), payload)
-            batch[scenario] = [Block(by_bytes(row))]
+            batch[scenario] = [Block(Batch(by_bytes(row)))]
         query.add(batch)
     query.run()
     found: dict[int, dict[int, Figures]] = defaultdict(dict)

@@ -1,7 +1,7 @@
 """`python -m tests.bench.one_key`: what joins by one key keep and cost, with what is joined in between kept or not.
 
 Tables of 20,000 keys with so many rows each come one after the other in batches; then rows of all of them are replaced.
-Each is a plan of its own: with the pass `remake_inputs`, and without. In memory, in one shard; CPU of this process.
+Each is a plan of its own: with the pass `reuse_join_state`, and without. In memory, in one shard; CPU of this process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.load import load
 from rowkind.service.plan import pipeline
-from rowkind.service.plan.passes.remake_inputs import remake_inputs
+from rowkind.service.plan.passes.reuse_join_state import reuse_join_state
 from rowkind.service.run.memory import MemoryEngine
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
@@ -61,7 +61,7 @@ def main() -> int:
 @contextmanager
 def _passes(*, kept: bool) -> Iterator[None]:
     passes = pipeline.PASSES
-    pipeline.PASSES = tuple(each for each in passes if not kept or each is not remake_inputs)
+    pipeline.PASSES = tuple(each for each in passes if not kept or each is not reuse_join_state)
     try:
         yield
     finally:

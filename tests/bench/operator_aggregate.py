@@ -27,7 +27,9 @@ from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Block, Changes
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.columns.packed_columns import fixed_width
 from rowkind.operators.partial_aggregate import add_up, partial
@@ -92,8 +94,8 @@ def _compare_phases(batch_rows: int, batches: int = 8) -> None:
             scenario = Scenario("", spec.calls, groups, 0.4)
             for number, changes in enumerate(_changes(scenario, batches * batch_rows, batch_rows)):
                 started = time.process_time()
-                block = Block(prepare(spec, changes)).to_bytes()
-                aggregate.process(Block.from_bytes(block).changes, stores, now=number)
+                block = Block(Batch(prepare(spec, changes))).to_bytes()
+                aggregate.process(Block.from_bytes(block).batch, stores, now=number)
                 taken.append(time.process_time() - started)
                 sent.append(len(Block.from_bytes(block).changes) / len(changes))
                 size.append(len(block) / 1e6)
@@ -113,7 +115,7 @@ def _run(scenario: Scenario, rows: int, batch_rows: int, profile: cProfile.Profi
             profile.enable()
         if scenario.two_phase:
             changes = partial(spec, changes)  # noqa: PLW2901 - what is sent in its place
-        output = aggregate.process(changes, stores, now=number * 1000)
+        output = aggregate.process(Batch(changes), stores, now=number * 1000)
         if profile:
             profile.disable()
         seconds.append(time.process_time() - started)

@@ -26,6 +26,7 @@ from rowkind.operators.arrangement import compaction
 from rowkind.operators.arrangement.arrangement import Arrangement, Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.join import Join, JoinKind, JoinSpec
@@ -84,7 +85,7 @@ def _run(
             started = time.process_time()
             if profile:
                 profile.enable()
-            output = join.process(changes, stores, now=number * 1000)
+            output = join.process(Batch(changes), stores, now=number * 1000)
             if profile:
                 profile.disable()
             stages["all"] = time.process_time() - started

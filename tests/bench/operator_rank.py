@@ -23,6 +23,7 @@ import pyarrow as pa
 from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Operator
@@ -74,7 +75,7 @@ def _retraction(size: int, batch_rows: int, different: int, profile: cProfile.Pr
     for first in range(0, rows, batch_rows):
         numbers = np.arange(first, min(rows, first + batch_rows))
         batch = _changes(numbers, numbers % partitions, values[numbers], RowKind.INSERT, seq)
-        operator.process(batch, stores, now=seq)
+        operator.process(Batch(batch), stores, now=seq)
         seq += len(numbers)
     print(f"\ntop 10 of {partitions} partitions of {size} rows, {different if different < rows else 'all'} values")
     for changed in (1, 1000):
@@ -88,7 +89,7 @@ def _retraction(size: int, batch_rows: int, different: int, profile: cProfile.Pr
             READ.clear()
             started = time.process_time()
             with _counting(), _profiling(profile):
-                operator.process(Changes.concat([before, after]), stores, now=seq)
+                operator.process(Batch(Changes.concat([before, after])), stores, now=seq)
             taken.append((time.process_time() - started) / len(numbers))
             read.append(sum(READ) / len(numbers))
         print(
@@ -105,14 +106,15 @@ def _queue(size: int, batch_rows: int, profile: cProfile.Profile | None) -> None
     stores = {name: MemoryStore() for name in operator.arrangements}
     for first in range(0, size, batch_rows):
         numbers = np.arange(first, min(size, first + batch_rows))
-        operator.process(_changes(numbers, 0 * numbers, values[numbers], RowKind.INSERT, first), stores, now=first)
+        batch = _changes(numbers, 0 * numbers, values[numbers], RowKind.INSERT, first)
+        operator.process(Batch(batch), stores, now=first)
     taken = []
     for first in range(0, size // 2, 2000):
         numbers = at[first : first + 2000]
         batch = _changes(numbers, 0 * numbers, values[numbers], RowKind.DELETE, size + first)
         started = time.process_time()
         with _profiling(profile):
-            operator.process(batch, stores, now=size + first)
+            operator.process(Batch(batch), stores, now=size + first)
         taken.append(time.process_time() - started)
     print(f"\ntop 10 of a queue of {size} rows, 2000 taken a batch")
     quarters = [f"{1000 * float(np.mean(part)):.1f}" for part in np.array_split(taken, 4)]
@@ -125,7 +127,7 @@ def _append(name: str, operator: Operator, batches: Iterator[Changes], profile: 
     for batch in batches:
         started = time.process_time()
         with _profiling(profile):
-            output = operator.process(batch, stores, now=rows)
+            output = operator.process(Batch(batch), stores, now=rows)
         taken.append(time.process_time() - started)
         rows, out, state = rows + len(batch), out + len(output.rows), output.state
     print(f"\n{name}, {KEYS} keys: {rows} rows in, {out} out, state {state}")

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rowkind.operators.columns.changes import Block
+from rowkind.operators.columns.block import Block
 from rowkind.service.metrics import parse
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.placement import placement

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -52,8 +53,8 @@ def test_an_engine_that_depends_on_the_cut_is_found_out(monkeypatch: pytest.Monk
     """One that loses retractions differs by the cut, in each of two queries, and the first one is told alone."""
 
     class Forgetful(MemoryEngine):
-        def batch(self, rows: Mapping[str, Rows], now: int, *, ended: bool = False) -> dict[str, Changes]:
-            found = super().batch(rows, now, ended=ended)
+        def batch(self, rows: Mapping[str, Rows], now: int, **options: Any) -> dict[str, Changes]:
+            found = super().batch(rows, now, **options)
             return {name: changes.filter(changes.weight > 0) for name, changes in found.items()}
 
     monkeypatch.setattr(cut_trial, "MemoryEngine", Forgetful)

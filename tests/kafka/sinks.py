@@ -15,7 +15,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from rowkind.avro.framing import split
 from rowkind.avro.registry import FolderRegistry
 from rowkind.operators.changelog import SYMBOLS
-from rowkind.operators.columns.changes import Block, Changes, Counters, binary, constant
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.block import Block, Counters
+from rowkind.operators.columns.changes import Changes, binary, constant
 from rowkind.operators.columns.hashing import hash64
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka import topics
@@ -77,14 +79,17 @@ class Sink:
 
     def write(
         self,
-        *parts: Changes,
+        *parts: Changes | Batch,
         batch: int = 0,
         partition: int = 0,
         checkpoint: str = "c",
         counters: Counters | None = None,
     ) -> Counted:
         """Write as the task of `partition` in `batch` would."""
-        blocks = [Block(part, (counters or {}) if number == 0 else {}).to_bytes() for number, part in enumerate(parts)]
+        blocks = [
+            Block(part if isinstance(part, Batch) else Batch(part), (counters or {}) if number == 0 else {}).to_bytes()
+            for number, part in enumerate(parts)
+        ]
         return write(self.spec, BatchPartition(checkpoint, batch, partition), [pa.py_buffer(block) for block in blocks])
 
     def messages(self, topic: str | None = None) -> list[Message]:

@@ -14,7 +14,8 @@ from rowkind.avro import codec
 from rowkind.avro.framing import frame
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.schema import Record
-from rowkind.operators.changelog import SYMBOLS, RowKind
+from rowkind.operators.changelog import SYMBOLS
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.calc import Calc
 from rowkind.service.dev.broker import Broker
@@ -184,10 +185,9 @@ def read(spec: SourceSpec, ranges: Iterable[Sequence[Range]], *, opens: bool = F
             assert (label, level, len(block.changes)) == (spec.labels[0], spec.writer, 0)
         for name, value in block.counters.items():
             counters[name] = counters.get(name, 0) + value
-    everything = Changes.concat([block.changes for _, _, block in blocks])
-    dead = everything.kind == RowKind.DEAD_LETTER
-    letters = [DeadLetter.from_bytes(payload) for payload in everything.filter(dead).payload.to_pylist()]
-    return Result(everything.filter(~dead), letters, counters, [each for each in blocks if not each[2].counters])
+    everything = Batch.concat([block.batch for _, _, block in blocks])
+    letters = [DeadLetter.from_bytes(payload) for payload in everything.letters.to_pylist()]
+    return Result(everything.changes, letters, counters, [each for each in blocks if not each[2].counters])
 
 
 def read_all(spec: SourceSpec, start: Offset | None = None) -> Result:

@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.batch import Batch
 from rowkind.service.dev.broker import Broker
 from rowkind.service.execute.members import address
 from rowkind.service.kafka import progress, transaction
@@ -45,7 +45,7 @@ HUGE = random.Random(0).randbytes(1_000_000).hex()
 
 def some(sink: Sink, *numbers: int) -> Outgoing:
     """A batch of insertions into the first sink."""
-    once, _ = prepare(sink.spec, changes(*(("+I", order(number)) for number in numbers)))
+    once, _ = prepare(sink.spec, Batch(changes(*(("+I", order(number)) for number in numbers))))
     return once
 
 
@@ -188,7 +188,7 @@ def test_a_commit_whose_outcome_is_unknown_is_settled_by_the_progress_topic(
 def test_a_message_that_kafka_refuses_fails_the_task_in_words(make_sink: MakeSink) -> None:
     """Nothing of the batch shows, and the error names the topic."""
     sink = make_sink()
-    huge, _ = prepare(sink.spec, changes(("+I", order(1)), ("+I", order(2, HUGE))))
+    huge, _ = prepare(sink.spec, Batch(changes(("+I", order(1)), ("+I", order(2, HUGE)))))
     with pytest.raises(UnfitTopicError, match=f"{sink.topic}.*larger than its topic takes"):
         write_once(sink.spec, FIRST, huge)
     assert write_once(sink.spec, FIRST, some(sink, 3)) == ("committed", 0)
@@ -211,6 +211,7 @@ def test_a_kill_between_produce_and_commit_leaves_nothing_visible(make_sink: Mak
 import pickle, sys, time
 from pathlib import Path
 from rowkind.service.kafka.progress import BatchPartition
+from rowkind.operators.columns.batch import Batch
 from rowkind.service.kafka.outgoing import prepare, send
 from rowkind.service.kafka.transaction import TransactionalWriter
 from tests.kafka.sinks import changes
@@ -219,7 +220,7 @@ from tests.run.process import until
 spec = pickle.loads(Path(sys.argv[1]).read_bytes())
 writer = TransactionalWriter(spec, 0)
 writer._producer.begin_transaction()
-once, _ = prepare(spec, changes(("+I", order(1)), ("+I", order(2))))
+once, _ = prepare(spec, Batch(changes(("+I", order(1)), ("+I", order(2)))))
 send(writer._producer, spec, once, {topic: 1 for topic in once.topics})
 writer._producer.produce(spec.progress_topic, b"{}", b"k", partition=0)
 writer._producer.flush(20)
@@ -240,7 +241,7 @@ time.sleep(600)
 def test_all_sinks_of_a_query_are_written_in_one_transaction(make_sink: MakeSink) -> None:
     """Nothing shows in any topic before the commit, everything in all of them after it, and progress is noted once."""
     query = make_sink().beside(make_sink(form="upsert"), make_sink(keyed=False))
-    batch = Changes.concat([address(changes(("+I", order(place))), place) for place in query.spec.sinks])
+    batch = Batch.concat([address(Batch(changes(("+I", order(place)))), place) for place in query.spec.sinks])
     once, repeatable = prepare(query.spec, batch)
     topics = [sink.topic for sink in query.spec.sinks.values()]
     assert once.topics == topics
@@ -262,7 +263,7 @@ def test_a_topic_that_refuses_its_rows_takes_those_of_the_other_sinks_with_it(ma
     """A message too large for Kafka leaves nothing of the batch in any topic; the error names them all."""
     query = make_sink().beside(make_sink())
     rows = [changes(("+I", order(1))), changes(("+I", order(2, HUGE)))]
-    huge, _ = prepare(query.spec, Changes.concat([address(part, place) for place, part in enumerate(rows)]))
+    huge, _ = prepare(query.spec, Batch.concat([address(Batch(part), place) for place, part in enumerate(rows)]))
     first, second = (sink.topic for sink in query.spec.sinks.values())
     with pytest.raises(UnfitTopicError, match=f"topics {first}, {second}.*larger than its topic takes"):
         write_once(query.spec, FIRST, huge)

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rowkind.avro.registry import FolderRegistry
-from rowkind.operators.columns.changes import Block
+from rowkind.operators.columns.block import Block
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.spec import OPTION, to_option
@@ -23,7 +23,7 @@ from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.writer import Reports, TaskWriter
 from tests.kafka.sinks import MakeSink, committed, fresh_sink
 from tests.kafka.tables import ORDER_KEY, ORDERS, Topic, order, pass_on, scan
-from tests.spark.distinct import Distinct, changes
+from tests.spark.distinct import Distinct, batch_of
 from tests.spark.running import Query, alone
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -91,7 +91,7 @@ def test_a_task_that_fails_after_its_transaction_is_done_again_and_writes_nothin
         "distinct", Distinct(), labels=(0, 1), write=_FailsOnce(TaskWriter(spec, reports), tmp_path / "failed")
     )
     query = Query(spark, tmp_path, level, shards=2)
-    query.add({0: [Block(changes(("+I", "a"), ("+I", "b")))]}, {0: [Block(changes(("-D", "a"), start=2))]})
+    query.add({0: [Block(batch_of(("+I", "a"), ("+I", "b")))]}, {0: [Block(batch_of(("-D", "a"), start=2))]})
     query.run()
     assert (tmp_path / "failed").exists()
     written = Counter((message.headers()[0][1], message.value()[-1:]) for message in committed(spec.kafka, sink.topic))

@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka import Producer
 
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, binary
-from rowkind.service.execute.members import address, dead_letters
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import binary
+from rowkind.service.execute.members import address
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.clients import producer_settings
 from rowkind.service.kafka.cluster import Cluster
@@ -144,7 +145,7 @@ def test_dead_letters_leave_with_the_original_record_and_connects_headers(make_s
         value=b"\xff\x00",
         headers=(("op", b"+I"), ("__connect.errors.stage", b"mine"), ("op", None)),
     )
-    task = sink.write(Changes.concat([dead_letters(binary([letter.to_bytes()])), changes(("+I", order(1)))]))
+    task = sink.write(Batch(changes(("+I", order(1))), letters=binary([letter.to_bytes()])))
     (message,) = committed(sink.spec.kafka, sink.spec.dead_letter_topic)
     assert (message.key(), message.value()) == (b"k", b"\xff\x00")
     assert message.timestamp()[1] > began - 1
@@ -185,7 +186,7 @@ def test_a_query_writes_each_sink_as_it_says(make_sink: MakeSink) -> None:
     """A batch that is done again is skipped where it was written exactly once, and repeated where at least once."""
     query = make_sink().beside(make_sink(form="upsert", transactions=False))
     once, repeated = query.spec.sinks.values()
-    batch = Changes.concat([address(changes(("+I", order(place + 1))), place) for place in query.spec.sinks])
+    batch = Batch.concat([address(Batch(changes(("+I", order(place + 1)))), place) for place in query.spec.sinks])
     first, second = (query.write(batch) for _ in range(2))
     assert query.ops(once.topic) == [("+I", order(1))]
     assert [message.row for message in query.messages(repeated.topic)] == [order(2)] * 2
@@ -202,7 +203,7 @@ def test_a_query_may_write_to_other_topics_from_one_batch_to_the_next(make_sink:
     query = make_sink().beside(make_sink(form="upsert", transactions=False))
     others = {place: replace(sink, topic=make_sink().topic) for place, sink in query.spec.sinks.items()}
     moved = Sink(replace(query.spec, sinks=others))
-    batch = Changes.concat([address(changes(("+I", order(1))), place) for place in query.spec.sinks])
+    batch = Batch.concat([address(Batch(changes(("+I", order(1)))), place) for place in query.spec.sinks])
     query.write(batch)
     moved.write(batch, batch=1)
     names = [sink.topic for sinks in (query.spec.sinks, others) for sink in sinks.values()]
@@ -211,7 +212,8 @@ def test_a_query_may_write_to_other_topics_from_one_batch_to_the_next(make_sink:
 
 def test_a_dead_letter_is_written_once_for_all_sinks_of_a_query(make_sink: MakeSink, new_topic: Any) -> None:
     """With the transaction if there is one, also if the batch is done again; else at least once."""
-    letter = dead_letters(binary([DeadLetter("orders", "value", "UndecodableRowError", "why", value=b"x").to_bytes()]))
+    packed = DeadLetter("orders", "value", "UndecodableRowError", "why", value=b"x").to_bytes()
+    letter = Batch.of_letters(binary([packed]))
     upsert = {"form": "upsert", "transactions": False}
     for sinks, copies in (((make_sink(), make_sink(**upsert)), 1), ((make_sink(**upsert), make_sink(**upsert)), 2)):
         one, other = sinks
@@ -230,7 +232,7 @@ def test_a_dead_letter_is_written_once_for_all_sinks_of_a_query(make_sink: MakeS
 def test_an_append_sink_that_is_asked_to_take_back_is_named_among_the_others(make_sink: MakeSink) -> None:
     """Nothing of the batch is written, to whichever sink."""
     query = make_sink().beside(make_sink(form="append"))
-    batch = Changes.concat([address(changes((kind, order(1))), place) for place, kind in enumerate(("+I", "-D"))])
+    batch = Batch.concat([address(Batch(changes((kind, order(1)))), place) for place, kind in enumerate(("+I", "-D"))])
     wrong = query.spec.sinks[1]
     with pytest.raises(AppendOnlyError, match=f"Sink {wrong.sink}, topic {wrong.topic}"):
         query.write(batch)

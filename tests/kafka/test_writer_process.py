@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rowkind.operators.columns.changes import Block
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.block import Block
 from rowkind.service.kafka import writer_process
 from rowkind.service.kafka.errors import AppendOnlyError, WriterLostError
 from rowkind.service.kafka.progress import BatchPartition
@@ -60,7 +61,7 @@ def leave() -> None:
 
 def blocks(*given: Change) -> list[pa.Buffer]:
     """The changes as the blocks of a task."""
-    return [pa.py_buffer(Block(changes(each), {}).to_bytes()) for each in given]
+    return [pa.py_buffer(Block(Batch(changes(each))).to_bytes()) for each in given]
 
 
 def outcomes(sink: Sink, counted: Counted) -> dict[str, float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.expiry import Expiry
@@ -15,6 +16,7 @@ from rowkind.operators.join_input import Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.partial_aggregate import add_up
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.laws.subjects import Subject
 from tests.oracle.aggregates import AGGREGATES, ARRIVALS, Aggregated, spec_of
@@ -26,7 +28,7 @@ from tests.oracle.inputs import Batches, Input
 class NotIn(Subject):
     """A null-aware anti join, told its facts."""
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
         return with_facts(Subject.columns(self, batch))
 
@@ -44,16 +46,20 @@ class Grouped(Subject):
         begun = itertools.dropwhile(lambda batch: not batch, result)
         return list(begun) if self.aggregate.spec.is_global else result
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
-        given = Subject.columns(self, batch)
-        spec = self.aggregate.spec
-        key = binary(b"" if spec.is_global else pack((change.row[1],)) for change in batch)
-        changes = replace(given, key=key, hash=hash64(key))
+        given, spec = changelogs.split(batch, self._keyed), self.aggregate.spec
         if not self.two_phase:
-            return changes
+            return given
+        changes = given.changes
         raw, *tasks = (changes.filter(changes.seq % 3 == number) for number in range(3))
-        return Changes.concat([raw, *(add_up(spec, task) for task in tasks)])
+        return replace(given, changes=Changes.concat([raw, *(add_up(spec, task) for task in tasks)]))
+
+    def _keyed(self, batch: Sequence[Change]) -> Changes:
+        changes = changelogs.changes(batch, [of.table for of in self.inputs])
+        is_global = self.aggregate.spec.is_global
+        key = binary(b"" if is_global else pack((change.row[1],)) for change in batch)
+        return replace(changes, key=key, hash=hash64(key))
 
 
 def _semi_join(kind: SemiJoinKind, left: Input, right: Input) -> Subject:

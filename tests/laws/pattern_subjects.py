@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Int64s
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.match_calls import MatchAggregate, MatchCall, MatchNumber, Navigation
 from rowkind.operators.match_recognize import MatchRecognize
 from rowkind.operators.row_pattern import Pattern, PatternRepeat, PatternSequence, PatternVariable, Skip
@@ -42,9 +43,9 @@ class PatternSubject(Subject):
             result.append(batch)
         return result
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
-        return changelogs.changes(batch, [_TABLE])
+        return changelogs.packed(batch, [_TABLE])
 
 
 def _long_ago(payloads: pa.BinaryArray) -> Int64s:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.asof_join import AsofJoin
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.framing import Frame
 from rowkind.operators.join import Join, JoinKind, JoinSpec
 from rowkind.operators.join_input import Side
@@ -70,9 +70,9 @@ class Subject:
         """A batch that takes away every row that is there after these."""
         return retractions(self.inputs, batches)
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
-        return changelogs.changes(batch, [of.table for of in self.inputs])
+        return changelogs.packed(batch, [of.table for of in self.inputs])
 
     def _order(self, change: Change) -> tuple[int, int]:
         return (change.seq, 0) if self.inputs[change.side].by_seq else (-1, change.sign)
@@ -138,7 +138,7 @@ class RankSubject(Subject):
         """A random changelog as the strategy takes it, from a source: the order of changes is part of it."""
         return changelog(self.spec, self._of, seed, batches, changes)
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
         return self._of.columns(batch)
 
@@ -210,7 +210,7 @@ DEDUPLICATIONS: tuple[Subject, ...] = tuple(
 class SessionSubject(Subject):
     """Sessions."""
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
         (of,) = self.inputs
         assert isinstance(of, SessionInput)
@@ -233,7 +233,7 @@ SESSIONS: tuple[Subject, ...] = (
 class OverSubject(Subject):
     """OVER with an order."""
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
         (of,) = self.inputs
         assert isinstance(of, OverInput)

@@ -20,7 +20,7 @@ from rowkind.service.plan.logical import (
     LogicalNormalize,
     LogicalRank,
 )
-from rowkind.service.plan.passes.unite_columns import unite_columns
+from rowkind.service.plan.passes.merge_equivalent_operators import merge_equivalent_operators
 from rowkind.service.plan.pipeline import PASSES, logical
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.likeness import likeness
@@ -45,7 +45,7 @@ def queries() -> Iterator[Query]:
         if case.is_refused:
             continue
         query = logical(planned(case)[0], "result")
-        for each in PASSES[: PASSES.index(unite_columns)]:
+        for each in PASSES[: PASSES.index(merge_equivalent_operators)]:
             query = each(query)
         yield query
 
@@ -65,7 +65,7 @@ def parts(value: Any, change: Callable[[Any], Any]) -> Iterator[Part]:
 
 def counts(field: Field[Any]) -> bool:
     """Whether a field's declaration lets it count."""
-    return field.metadata.get(ROLE) not in ("aside", "united")
+    return field.metadata.get(ROLE) not in ("aside", "merged")
 
 
 def others(field: Field[Any], below: Any, found: list[Any]) -> list[Any]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.columns.changes import Changes, Int64s
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.join import Join, JoinKind, JoinSpec
 from rowkind.operators.join_input import Side
 from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
@@ -72,7 +73,7 @@ class NotLate(Subject):
         found = super().batches(seed, batches=batches, changes=changes)
         return [[change for change in batch if self.until(change.row) > now] for now, batch in enumerate(found)]
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
         of = self.inputs[0]
         return of.columns(batch) if isinstance(of, SessionInput) else super().columns(batch)

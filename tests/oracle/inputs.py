@@ -133,7 +133,7 @@ def with_refreshes(batches: Batches, seed: str) -> Batches:
     result = []
     for batch in batches:
         chosen = [generator.choice(came) for _ in range(generator.randint(0, 4))] if came else []
-        result.append([*batch, *(replace(change, kind=RowKind.REFRESH, seq=0) for change in chosen)])
+        result.append([*batch, *(replace(change, kind=None, seq=0) for change in chosen)])
         came += [change for change in batch if change.sign > 0]
     return result
 

@@ -5,6 +5,7 @@ Rows are tuples of integers. The forms themselves are those that the operators a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -16,7 +17,7 @@ from rowkind.operators.ranking import Ranking
 from rowkind.service.physical import PhysicalInput as Kept
 from tests.changelogs import Change, Row, Table
 from tests.oracle.inputs import Input
-from tests.oracle.naive_join import NaiveJoin, NaiveSide, Steps
+from tests.oracle.naive_join import NaiveJoin, NaiveSide, Steps, Stored
 from tests.oracle.ranked import NaiveRank, RankInput
 
 
@@ -41,10 +42,10 @@ class ChainInput(Input):
 
 def changes_of(steps: Steps) -> list[Change]:
     """The rows that are left when equal ones of opposite sign have cancelled, and the refreshes."""
-    kinds = (
+    kinds: tuple[tuple[Counter[Row], RowKind | None], ...] = (
         (+steps.net, RowKind.INSERT),
         (-steps.net, RowKind.DELETE),
-        (steps.refreshed, RowKind.REFRESH),
+        (steps.refreshed, None),
     )
     return [Change(0, kind, row, 0) for rows, kind in kinds for row in rows.elements()]
 
@@ -76,7 +77,7 @@ class Projected:
         """The columns."""
         steps = Steps()
         for change in self.input.process(batch, now):
-            to = {RowKind.INSERT: steps.come, RowKind.DELETE: steps.gone}.get(change.kind, steps.kept)
+            to = {1: steps.come, -1: steps.gone, 0: steps.kept}[change.sign]
             to[tuple(change.row[column] for column in self.columns)] += 1
         return changes_of(steps)
 
@@ -101,9 +102,11 @@ class Normalized:
         old_times = {at: one.seq for at, one in before.items()}
         side.apply(self.input.process(batch, now), now)
         after = {id(one): one for one in side.stored}
-        kinds = [(RowKind.DELETE, one) for at, one in before.items() if at not in after]
+        kinds: list[tuple[RowKind | None, Stored]] = [
+            (RowKind.DELETE, one) for at, one in before.items() if at not in after
+        ]
         kinds += [(RowKind.INSERT, one) for at, one in after.items() if at not in before]
-        kinds += [(RowKind.REFRESH, one) for at, one in after.items() if at in before and old_times[at] != one.seq]
+        kinds += [(None, one) for at, one in after.items() if at in before and old_times[at] != one.seq]
         return [Change(0, kind, one.row, one.seq) for kind, one in kinds]
 
 

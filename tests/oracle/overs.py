@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.columns import number_bytes
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, binary
 from rowkind.operators.framing import Frame, OverFunction
 from rowkind.operators.over import OverSpec
@@ -35,8 +36,11 @@ class OverInput(Input):
 
     hashed: changelogs.Hash = changelogs.strong_hash
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
+        return changelogs.split(batch, self._changes)
+
+    def _changes(self, batch: Sequence[Change]) -> Changes:
         keys = [pack((change.row[1],)) for change in batch]
         return Changes(
             np.zeros(len(batch), np.int8),

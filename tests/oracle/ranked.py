@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, Mask, binary
 from rowkind.operators.rank import RankSpec
 from rowkind.operators.ranking import RankFunction, Ranking, Ties
@@ -38,8 +39,11 @@ class RankInput(Input):
     ordered: bool = True
     hashed: changelogs.Hash = changelogs.strong_hash
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
+        return changelogs.split(batch, self._changes)
+
+    def _changes(self, batch: Sequence[Change]) -> Changes:
         keys = [pack((change.row[1],)) for change in batch]
         return Changes(
             np.zeros(len(batch), np.int8),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, binary
 from rowkind.operators.session import SessionSpec
 from tests import changelogs
@@ -32,8 +33,11 @@ class SessionInput(Input):
 
     hashed: changelogs.Hash = changelogs.strong_hash
 
-    def columns(self, batch: Sequence[Change]) -> Changes:
+    def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
+        return changelogs.split(batch, self._changes)
+
+    def _changes(self, batch: Sequence[Change]) -> Changes:
         keys = [pack((change.row[1],)) for change in batch]
         return Changes(
             np.zeros(len(batch), np.int8),

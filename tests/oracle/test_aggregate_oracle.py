@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from rowkind.operators.aggregate import Aggregate
-from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.partial_aggregate import add_up
 from tests import changelogs
@@ -72,18 +73,21 @@ def exact(batches: Batches, *, retracts: bool) -> Batches:
     return result
 
 
-def columns(batch: list[Change], case: Case) -> Changes:
+def columns(batch: list[Change], case: Case) -> Batch:
     """The batch as the operator takes it: NULLs are equal, and of the global aggregate all keys are."""
+    given = changelogs.split(batch, lambda part: _keyed(part, case))
+    if not case.two_phase:
+        return given
+    spec = spec_of(case.aggregates, retracts=case.retracts, is_global=case.is_global)
+    raw, *tasks = (given.changes.take(task) for task in np.array_split(np.arange(len(given.changes)), 3))
+    return replace(given, changes=Changes.concat([raw, *(add_up(spec, task) for task in tasks)]))
+
+
+def _keyed(batch: Sequence[Change], case: Case) -> Changes:
     given = changelogs.changes(batch, [INPUT.table], case.hashed)
     keys = [b"" if case.is_global else changelogs.pack((change.row[1],)) for change in batch]
     key = changelogs.binary(keys)
-    changes = Changes(given.side, given.kind, case.hashed(keys), key, given.sub_key, given.seq, given.payload)
-    if not case.two_phase:
-        return changes
-    spec = spec_of(case.aggregates, retracts=case.retracts, is_global=case.is_global)
-    again = changes.kind == RowKind.REFRESH
-    raw, *tasks = (changes.take(task) for task in np.array_split(np.flatnonzero(~again), 3))
-    return Changes.concat([raw, *(add_up(spec, task) for task in tasks), changes.filter(again)])
+    return replace(given, key=key, hash=case.hashed(keys))
 
 
 @finding

@@ -137,8 +137,8 @@ def _difference(case: Case, ttl_ms: int, batches: Batches) -> str | None:
             for results, was in ((before, True), (after, False)):
                 if key in results:
                     steps.add(results[key], was=was, is_=not was, written=False)
-        rows = work.process(columns(batch, case), now).rows
-        if wrong := changes_differ(work.number, rows, steps):
+        output = work.process(columns(batch, case), now)
+        if wrong := changes_differ(work.number, output.emitted, steps):
             return wrong
     return None
 

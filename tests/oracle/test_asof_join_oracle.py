@@ -61,7 +61,7 @@ def _difference(
             table.apply(change for change in batch if change.side == 1)
         else:
             unmatched += right.apply([change for change in batch if change.side == 1], 0)
-        output = work.process(changelogs.changes(batch, [of.table for of in sides], hashed))
+        output = work.process(changelogs.packed(batch, [of.table for of in sides], hashed))
         there = right.stored if table is None else table.stored
         expected = joined(comparison, [one.row for one in left.stored], there, padded=padded)
         if wrong := work.differs(output, len(unmatched), expected):
@@ -89,12 +89,12 @@ def test_left_rows_that_have_expired_stay_as_they_are(
             before += joined(comparison, [one.row for one in late], right.stored, padded=padded)
             right.apply([change for change in batch if change.side == 1], now)
             after = joined(comparison, [one.row for one in left.stored], right.stored, padded=padded)
-            output = work.process(changelogs.changes(batch, [of.table for of in sides]), now)
+            output = work.process(changelogs.packed(batch, [of.table for of in sides]), now)
             step = after.copy()
             step.subtract(before)
             assert changed(output.rows) == Counter({row: n for row, n in step.items() if n}), batch
             assert output.expired == len(late), batch
-            again = refreshed(output.rows)
+            again = refreshed(output.emitted)
             assert all(after[row] for row in again), batch
             written = [one.row for one in left.stored if one.written_at == now]
             kept = joined(comparison, written, right.stored, padded=padded)

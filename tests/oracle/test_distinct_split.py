@@ -13,6 +13,7 @@ from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Rows, binary, constant
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.partial_aggregate import add_up
@@ -56,8 +57,9 @@ def test_a_distinct_count_is_a_count_over_distinct_rows(number: int) -> None:
     stores = [{name: MemoryStore() for name in one.arrangements} for one in (at_once, rows_of, split)]
     views: tuple[Counter[Row], Counter[Row]] = Counter(), Counter()
     for now, batch in enumerate(exact(random_batches([INPUT], seed, batches=8), retracts=True)):
-        changes = columns(batch, case)
-        fold(views[0], at_once.process(changes, stores[0], now).rows)
-        pairs = rows_of.process(_by(_key_and_value(changes.payload), changes), stores[1], now).rows
-        fold(views[1], split.process(add_up(counted, _by(_group(pairs.payload), pairs)), stores[2], now).rows)
+        changes = columns(batch, case).changes
+        fold(views[0], at_once.process(Batch(changes), stores[0], now).rows)
+        pairs = rows_of.process(Batch(_by(_key_and_value(changes.payload), changes)), stores[1], now).rows
+        sums = add_up(counted, _by(_group(pairs.payload), pairs))
+        fold(views[1], split.process(Batch(sums), stores[2], now).rows)
         assert views[0] == views[1]

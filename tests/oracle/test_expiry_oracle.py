@@ -17,7 +17,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.expiry import Expiry
 from rowkind.operators.join_input import Side
 from tests import changelogs
-from tests.changelogs import Change, Row, changes
+from tests.changelogs import Change, Row
 from tests.oracle.inputs import Batches, Input, random_batches, with_refreshes
 from tests.oracle.naive_join import NaiveSide, Steps
 from tests.oracle.trials import Work, changes_differ, finding, timed, trials
@@ -50,8 +50,8 @@ def _difference(of: Input, hashed: changelogs.Hash, batches: Batches) -> str | N
         naive.expire(now)
         unmatched = naive.apply(batch, now)
         steps = Steps.between(before, naive.stored, now)
-        output = work.process(changelogs.changes(batch, [of.table], hashed), now)
-        if wrong := changes_differ(work.number, output.rows, steps):
+        output = work.process(changelogs.packed(batch, [of.table], hashed), now)
+        if wrong := changes_differ(work.number, output.emitted, steps):
             return wrong
         if output.expired != len(unmatched):
             return (
@@ -75,7 +75,7 @@ def test_rows_that_only_come_go_in_their_time(only_comes: bool) -> None:
         for now in range(30):
             rows = [(generator.randint(0, 2), 0, 0) for _ in range(generator.choice([0, 0, 1, 5]) * (now < 25))]
             batch = [Change(0, RowKind.INSERT, row, seq := seq + 1) for row in rows]
-            output = work.process(changes(batch, [Input("multiset", by_seq=False).table]), now)
+            output = work.process(changelogs.packed(batch, [Input("multiset", by_seq=False).table]), now)
             written = [(at, row) for at, row in written if at + TTL > now] + [(now, row) for row in rows]
             assert work.view == Counter(row for _, row in written), f"arrivals {number}, {now}"
             assert output.due == (written[0][0] + TTL if written else None)
@@ -90,7 +90,7 @@ def test_after_a_pause_the_oldest_go_first(only_comes: bool) -> None:
 
     def batch(now: int, *steps: tuple[RowKind, int]) -> list[int]:
         given = [Change(0, kind, (id_, 0, 0), 10 * now + id_) for kind, id_ in steps]
-        output = work.process(changes(given, [table]), now)
+        output = work.process(changelogs.packed(given, [table]), now)
         nonlocal due, expired
         due, expired = output.due, output.expired
         signs = np.where(output.rows.kind == RowKind.DELETE, -1, 1).tolist()
@@ -116,7 +116,7 @@ def test_a_ttl_may_be_made_longer_or_shorter() -> None:
     def batch(ttl: int, now: int, *ids: int) -> list[int | None]:
         given = [Change(0, RowKind.INSERT, (id_, 0, 0), 10 * now + id_) for id_ in ids]
         work.operator = Expiry(Side("one row per key", ttl, by_seq=True))
-        work.process(changes(given, [table]), now)
+        work.process(changelogs.packed(given, [table]), now)
         return sorted(row[0] or 0 for row in work.view)
 
     assert batch(3, 1, 1, 2) == [1, 2]

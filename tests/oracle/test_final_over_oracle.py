@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rowkind.service.plan.errors import PlanError
-from rowkind.service.plan.passes import hold_back
+from rowkind.service.plan.passes import delay_until_final
 from tests.answers import answer
 from tests.clocked import Clocked, Line
 from tests.oracle.cuts import as_lines, as_rows, cut, drawn, query_of
@@ -169,7 +169,7 @@ def test_each_row_comes_once_when_the_watermark_has_passed_it(tmp_path: Path, na
 @pytest.mark.parametrize("name", ["running", "first times", "first by a value"])
 def test_few_at_a_time_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Where more is due than one batch lets out, nothing comes behind what belongs after it."""
-    monkeypatch.setattr(hold_back, "AT_ONCE", 3)
+    monkeypatch.setattr(delay_until_final, "AT_ONCE", 3)
     _, sql = QUERIES[name]
     query = running(tmp_path, sql)
     rows = [(sign, row) for sign, row in changes_of(random.Random("few"), "append", 60)]
@@ -212,7 +212,7 @@ def test_what_is_let_out_later_is_not_late_above(tmp_path: Path, monkeypatch: py
         return as_rows(query)
 
     at_once = found()
-    monkeypatch.setattr(hold_back, "AT_ONCE", 3)
+    monkeypatch.setattr(delay_until_final, "AT_ONCE", 3)
     assert found() == at_once
 
 

@@ -76,7 +76,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
         join,
         case.inputs,
         batches,
-        lambda batch: changelogs.changes(batch, tables, case.hashed),
+        lambda batch: changelogs.packed(batch, tables, case.hashed),
         functools.partial(_sql, database, case),
     )
 

@@ -61,8 +61,8 @@ def _difference(case: Case, batches: Batches) -> str | None:
     naive, tables = NaiveJoin(case.kind, *naive_sides, holds), [of.table for of in case.inputs]
     for now, batch in timed(batches):
         steps = naive.process(batch, now)
-        output = work.process(changelogs.changes(batch, tables), now)
-        if wrong := changes_differ(work.number, output.rows, steps, refreshes=case.refreshes):
+        output = work.process(changelogs.packed(batch, tables), now)
+        if wrong := changes_differ(work.number, output.emitted, steps, refreshes=case.refreshes):
             return wrong
         if output.expired != naive.expired:
             return f"batch {work.number} has {output.expired} retractions of expired rows, expected {naive.expired}"

@@ -94,5 +94,5 @@ def test_a_left_row_keeps_what_it_met_when_it_came(
         definition = Definition(Materialised(sides[1]), sides[1].table.key[0])
         for batch in changelog(trial.generator, only_comes=only_comes):
             definition.apply(batch)
-            output = work.process(changelogs.changes(batch, [of.table for of in sides], hashed))
+            output = work.process(changelogs.packed(batch, [of.table for of in sides], hashed))
             assert work.differs(output, 0, definition.result(padded=padded)) is None, batch

@@ -13,7 +13,7 @@ import pytest
 
 from rowkind.operators import endings
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.service.plan.passes import hold_back
+from rowkind.service.plan.passes import delay_until_final
 from tests.oracle.cuts import Change, as_lines, as_rows, drawn
 from tests.oracle.test_time_oracle import (
     DELAY,
@@ -66,7 +66,7 @@ def test_state_is_flat_however_many_windows_there_were(tmp_path: Path, windows: 
         if not first % 200:
             query.restart()
         entries.append(sum(size.rows for size in query.engine.state.values()))
-        sizes.append(sum(_bytes(store) for stores in query.engine._stores for store in stores.values()))
+        sizes.append(sum(_bytes(store) for _, store in query.engine._state.items()))
     assert as_rows(query) == groups_of(model, model.watermark(["a"]) if emit == "final" else None)
     assert len(query.view) > 1000 - 40
     for told in (entries, sizes):
@@ -84,7 +84,7 @@ def test_windows_that_end_at_once_go_out_batch_by_batch(
     tmp_path: Path, windows: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One row passes all: a few go with each batch, each once, over restarts and beside rows that come too late."""
-    monkeypatch.setattr(hold_back, "AT_ONCE", FEW)
+    monkeypatch.setattr(delay_until_final, "AT_ONCE", FEW)
     for dice in drawn(f"{windows} {mode}", seeds()):
         sql, model = SQL.format(a=FORMS[windows].format("a")), Model(windows, delay=HOUR)
         query = running(tmp_path, mode, sql, "mode: retract, emit: final", "delay: 1h")
@@ -126,7 +126,7 @@ def test_sessions_that_end_at_once_are_let_go_of_batch_by_batch(
 ) -> None:
     """A few with each batch, until nothing is kept of them; the result is right all along, with restarts."""
     monkeypatch.setattr(endings, "_AT_ONCE", FEW)
-    monkeypatch.setattr(hold_back, "AT_ONCE", FEW)
+    monkeypatch.setattr(delay_until_final, "AT_ONCE", FEW)
     for dice in drawn(f"{mode} {emit}", seeds()):
         query = running(tmp_path, mode, SESSIONS["flink"], f"mode: retract, emit: {emit}", "delay: 1h")
         model = SessionModel(delay=HOUR)
@@ -144,7 +144,7 @@ def test_sessions_that_end_at_once_are_let_go_of_batch_by_batch(
                 assert as_rows(query) == model.result(final=False)
             else:
                 assert not as_rows(query) - model.result(final=True)
-        groups = [sum(count for name, count in each.items() if name.endswith(" groups")) for each in there]
+        groups = [sum(count for name, count in each.items() if name.endswith(".groups")) for each in there]
         assert groups[0] > 4 * FEW, "there are many more than go in one batch"
         assert all(before - after < 2 * FEW for before, after in itertools.pairwise(groups)), groups
         assert max(there[-1].values()) <= FEW, there[-1]

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.match_recognize import MatchRecognize
 from rowkind.operators.rowtime import END
@@ -30,7 +31,7 @@ from tests.seeds import seeds
 Arrived = tuple[int, Row]
 """A row with its arrival number."""
 
-Batch = tuple[int, list[Arrived]]
+Timed = tuple[int, list[Arrived]]
 """How far a batch moves the watermark, in ms, and its rows."""
 
 
@@ -44,9 +45,9 @@ def test_what_is_decided_has_come_out_after_every_batch(monkeypatch: pytest.Monk
         assert found is None, f"seed '{trial.seed}'\n{of}\n{most} at once\n{batches}\n{found}"
 
 
-def _batches(generator: random.Random) -> list[Batch]:
+def _batches(generator: random.Random) -> list[Timed]:
     """Rows at times around the watermark, none of them late."""
-    batches: list[Batch] = []
+    batches: list[Timed] = []
     now, seq = 0, 0
     values, partitions = generator.choice([3, 8]), generator.choice([1, 3])
     for _ in range(generator.randint(1, 8)):
@@ -64,22 +65,24 @@ def _batches(generator: random.Random) -> list[Batch]:
     return batches
 
 
-def columns(rows: Sequence[Arrived], hashed: changelogs.Hash) -> Changes:
+def columns(rows: Sequence[Arrived], hashed: changelogs.Hash) -> Batch:
     """Rows as the operator takes them."""
     keys = [pack((row[1],)) for _, row in rows]
-    return Changes(
-        np.zeros(len(rows), np.int8),
-        np.full(len(rows), RowKind.INSERT, np.int8),
-        hashed(keys),
-        binary(keys),
-        binary(pack((row[3],)) for _, row in rows),
-        np.array([seq for seq, _ in rows], np.int64),
-        binary(pack(row) for _, row in rows),
+    return Batch(
+        Changes(
+            np.zeros(len(rows), np.int8),
+            np.full(len(rows), RowKind.INSERT, np.int8),
+            hashed(keys),
+            binary(keys),
+            binary(pack((row[3],)) for _, row in rows),
+            np.array([seq for seq, _ in rows], np.int64),
+            binary(pack(row) for _, row in rows),
+        )
     )
 
 
 @finding
-def _difference(of: Sought, most: int, hashed: changelogs.Hash, batches: Sequence[Batch]) -> str | None:
+def _difference(of: Sought, most: int, hashed: changelogs.Hash, batches: Sequence[Timed]) -> str | None:
     """What is wrong with the operator on these batches; None if nothing is."""
     work = Work(MatchRecognize(replace(of.spec, most=most)))
     every: dict[int | None, list[Arrived]] = defaultdict(list)

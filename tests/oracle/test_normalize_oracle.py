@@ -47,7 +47,7 @@ def _difference(of: Input, ttl_ms: int | None, hashed: changelogs.Hash, batches:
         before = naive.stored
         naive.apply(batch, now)
         steps = Steps.between(before, naive.stored, now)
-        rows = work.process(changelogs.changes(batch, [of.table], hashed), now).rows
-        if wrong := changes_differ(work.number, rows, steps):
+        output = work.process(changelogs.packed(batch, [of.table], hashed), now)
+        if wrong := changes_differ(work.number, output.emitted, steps):
             return wrong
     return None

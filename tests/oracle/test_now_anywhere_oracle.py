@@ -336,4 +336,4 @@ def test_what_has_left_leaves_nothing_behind(tmp_path: Path) -> None:
     assert sorted(row["id"] for row in query.result) == list(range(1, 61, 2))
     query.batch(240_000)
     assert query.result == []
-    assert [list(store) for kept in query.engine._stores for name, store in kept.items() if name == "agenda"] == [[]]
+    assert [list(store) for name, store in query.engine._state.items() if name.endswith(".agenda")] == [[]]

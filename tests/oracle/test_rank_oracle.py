@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import duckdb
@@ -20,6 +20,7 @@ import pytest
 
 from rowkind.operators import contenders, rank
 from rowkind.operators.arrangement import compaction, prefix_scan
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec, Strategy
@@ -66,12 +67,14 @@ class Case:
     rank: RankSpec
     tasks: int
 
-    def sent(self, changes: Changes) -> Changes:
+    def sent(self, batch: Batch) -> Batch:
         """What reaches the operator of a batch."""
         if not self.tasks or self.rank.strategy == "retract":
-            return changes
+            return batch
+        changes = batch.changes
         parts = [changes.filter(changes.seq % self.tasks == task) for task in range(self.tasks)]
-        return Changes.concat([contenders.contenders(self.rank.ranking, part, self.rank.identity) for part in parts])
+        sent = [contenders.contenders(self.rank.ranking, part, self.rank.identity) for part in parts]
+        return replace(batch, changes=Changes.concat(sent))
 
     @property
     def sql(self) -> str:

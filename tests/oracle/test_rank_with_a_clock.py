@@ -80,7 +80,7 @@ def _difference(spec: RankSpec, of: RankInput, batches: Batches) -> str | None:
     for now, batch in timed(batches):
         steps = naive.process(batch, now)
         output = work.process(of.columns(batch), now)
-        if wrong := changes_differ(work.number, output.rows, steps, refreshes=spec.refreshes):
+        if wrong := changes_differ(work.number, output.emitted, steps, refreshes=spec.refreshes):
             return wrong
     assert spec.ttl_ms is not None
     work.process(of.columns([]), now + spec.ttl_ms)

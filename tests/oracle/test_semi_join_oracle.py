@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from rowkind.operators.arrangement.arrangement import Layout
-from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.join_input import Side
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from tests import changelogs
@@ -52,10 +52,10 @@ class Case:
         condition = LESS if self.conditional else None
         return SemiJoin(SemiJoinSpec(self.kind, sides[0], sides[1], condition, self.refreshes, ANSWERS))
 
-    def columns(self, batch: list[Change]) -> Changes:
+    def columns(self, batch: list[Change]) -> Batch:
         """The batch as the operator takes it."""
-        changes = changelogs.changes(batch, [of.table for of in self.inputs], self.hashed)
-        return with_facts(changes) if self.kind in NULL_AWARE else changes
+        packed = changelogs.packed(batch, [of.table for of in self.inputs], self.hashed)
+        return with_facts(packed) if self.kind in NULL_AWARE else packed
 
 
 @pytest.mark.parametrize("layouts", list(itertools.product(LAYOUTS, LAYOUTS)), ids=", ".join)
@@ -209,6 +209,6 @@ def _difference_to_left_rows(
             if row is not None:
                 steps.add(row, was=True, is_=False, written=False)
         output = work.process(case.columns(batch), now)
-        if wrong := changes_differ(work.number, output.rows, steps, refreshes=case.refreshes):
+        if wrong := changes_differ(work.number, output.emitted, steps, refreshes=case.refreshes):
             return wrong
     return None

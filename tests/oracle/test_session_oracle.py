@@ -86,16 +86,16 @@ def _with_a_clock(of: SessionInput, gap: int, ends: bool, batches: Batches) -> s
         before = Counter(one.row for one in naive.stored)
         naive.apply(batch, now)
         after = Counter(one.row for one in naive.stored)
-        rows = work.process(of.columns(batch), now).rows
+        emitted = work.process(of.columns(batch), now).emitted
         found = Counter[Row]()
-        for row, weight in changed(rows).items():
+        for row, weight in changed(emitted.rows).items():
             found[row[:3]] += weight
         step = after.copy()
         step.subtract(before)
         if {row: weight for row, weight in found.items() if weight} != {row: n for row, n in step.items() if n}:
             return f"batch {work.number} emits {dict(found)}, expected {dict(step)}"
-        if any(row not in work.view for row in refreshed(rows)):
-            return f"batch {work.number} refreshes rows that are not there: {refreshed(rows)}"
+        if any(row not in work.view for row in refreshed(emitted)):
+            return f"batch {work.number} refreshes rows that are not there: {refreshed(emitted)}"
     return None
 
 

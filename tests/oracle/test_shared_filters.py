@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rowkind.operators.columns.changes import Changes
-from rowkind.service.plan.passes import hold_back
+from rowkind.service.plan.passes import delay_until_final
 from rowkind.service.plan.pipeline import plan_query
 from rowkind.service.run.memory import Fold, MemoryEngine
 from rowkind.service.run.trial import read
@@ -45,7 +45,7 @@ def test_nothing_is_late_that_two_sinks_wait_for(
     tmp_path: Path, view: str, above: str, first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Far more rows are due at once than are released at a time, and each sink has what it has alone."""
-    monkeypatch.setattr(hold_back, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(delay_until_final, "AT_ONCE", AT_ONCE)
     queries = {"plain": "SELECT k, n, at FROM f", "above": ABOVE[above]}
     sinks = {name: {"mode": "append", "sql": queries[name]} for name in sorted(queries, reverse=first)}
     found = {sink: results(tmp_path, VIEWS[view], {sink: sinks[sink]}) for sink in sinks}

@@ -18,7 +18,7 @@ import pytest
 
 from rowkind.avro.json_rows import decode
 from rowkind.service.plan.errors import PlanError
-from rowkind.service.plan.passes import hold_back
+from rowkind.service.plan.passes import delay_until_final
 from tests.clocked import Clocked, Line, job_of
 from tests.seeds import seeds
 
@@ -136,7 +136,7 @@ def test_rows_come_in_the_order_of_their_time(tmp_path: Path, tables: str, sql: 
 
 def test_few_at_a_time_keep_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where more is due than one batch lets out, what has the same time still comes together; in the end all comes."""
-    monkeypatch.setattr(hold_back, "AT_ONCE", 3)
+    monkeypatch.setattr(delay_until_final, "AT_ONCE", 3)
     rows, model = random_rows(random.Random("few"), "a", 60), Waiting("a")
     model.batch(rows)
     model.rows = list(enumerate(row for _, row in rows))

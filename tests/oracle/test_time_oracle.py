@@ -309,9 +309,11 @@ def sessions_agree(
 def kept(query: Clocked) -> dict[str, int]:
     """How many rows each arrangement of an aggregate has."""
     found = {}
-    for place, stores in enumerate(query.engine._stores):
-        blobs = {name: store.get(MANIFEST) for name, store in stores.items() if "groups" in stores}
-        found |= {f"{place} {name}": Manifest.from_blob(blob, name).weight for name, blob in blobs.items() if blob}
+    stores = dict(query.engine._state.items())
+    for name, store in stores.items():
+        operator, _, arrangement = name.rpartition(".")
+        if f"{operator}.groups" in stores and (blob := store.get(MANIFEST)):
+            found[name] = Manifest.from_blob(blob, arrangement).weight
     return found
 
 

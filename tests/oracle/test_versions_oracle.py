@@ -24,7 +24,7 @@ import pyarrow as pa
 import pytest
 
 from rowkind.operators.arrangement.manifest import Manifest
-from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
+from rowkind.operators.arrangement.store import MANIFEST
 from tests.clocked import Clocked
 from tests.oracle.cuts import as_json, as_rows, cut, query_of
 from tests.seeds import seeds
@@ -371,9 +371,7 @@ def test_state_stays_flat(tmp_path: Path, sql: str, emit: str) -> None:
 def entries(query: Clocked) -> int:
     """How many entries of state there are that are not merged away."""
     found = 0
-    for stores in query.engine._stores:
-        for name, store in stores.items():
-            blob = store.get(MANIFEST) if isinstance(store, MemoryStore) else None
-            if blob is not None:
-                found += sum(run.rows for run in Manifest.from_blob(blob, name).runs)
+    for name, store in query.engine._state.items():
+        if (blob := store.get(MANIFEST)) is not None:
+            found += sum(run.rows for run in Manifest.from_blob(blob, name.rpartition(".")[2]).runs)
     return found

@@ -20,7 +20,7 @@ import pytest
 
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.operator import Operator, Output
 from tests.changelogs import Change, Row, changed, fold, net, refreshed, show
 from tests.oracle.inputs import Batches, Input, Materialised, shrink, times
@@ -98,11 +98,11 @@ class Work:
     def __post_init__(self) -> None:
         self.stores = {name: MemoryStore() for name in self.operator.arrangements}
 
-    def process(self, changes: Changes, now: int = 0) -> Output:
+    def process(self, batch: Batch, now: int = 0) -> Output:
         """The output for the next batch."""
         self.number += 1
         with operating(self.number):
-            output = self.operator.process(changes, self.stores, now)
+            output = self.operator.process(batch, self.stores, now)
             if self.folds:
                 fold(self.view, output.rows)
         return output
@@ -138,11 +138,11 @@ class Work:
         return {name: list(store) for name, store in self.stores.items() if list(store)}
 
 
-def changes_differ(number: int, rows: Rows, steps: Steps, *, refreshes: bool = True) -> str | None:
+def changes_differ(number: int, emitted: Emitted, steps: Steps, *, refreshes: bool = True) -> str | None:
     """Whether a batch emits other changes, as a multiset with signs, or other refreshes than these steps."""
     pairs = (
-        ("emits", changed(rows), steps.net),
-        ("refreshes", refreshed(rows), steps.refreshed if refreshes else Counter()),
+        ("emits", changed(emitted.rows), steps.net),
+        ("refreshes", refreshed(emitted), steps.refreshed if refreshes else Counter()),
     )
     for does, found, expected in pairs:
         if found != expected:
@@ -165,7 +165,7 @@ def sql_differs(
     operator: Operator,
     inputs: Sequence[Input],
     batches: Batches,
-    columns: Callable[[list[Change]], Changes],
+    columns: Callable[[list[Change]], Batch],
     sql: Callable[[list[Table]], Views],
 ) -> str | None:
     """Whether an operator differs after a batch from what SQL, asked once, says about the folded inputs."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.order import comparable, join_bytes
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.graph import Exit
 from rowkind.service.physical import PhysicalSink
@@ -21,10 +22,10 @@ class Traits:
         self._rows: dict[tuple[str, int], Counter[bytes]] = defaultdict(Counter)
         self._ways: dict[tuple[str, int], Exit] = {}
 
-    def watch(self, way: Exit, changes: Changes) -> None:
+    def watch(self, way: Exit, batch: Batch) -> None:
         """Take in one batch of an exit, and check the kinds of its changes."""
-        mode = way.traits.mode
-        kinds = set(changes.kind.tolist()) - {RowKind.REFRESH}
+        mode, changes = way.traits.mode, batch.changes
+        kinds = set(changes.kind.tolist())
         if mode == "append":
             assert kinds <= {RowKind.INSERT}, f"{way.node} takes back rows"
         if mode == "upsert":

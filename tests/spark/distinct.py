@@ -18,6 +18,7 @@ from rowkind.avro.schema import Record
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Rows, binary
 from rowkind.operators.operator import Output
 from rowkind.service.execute import calc
@@ -41,9 +42,10 @@ class Distinct:
         """The one arrangement."""
         return {"rows": self.ttl_ms}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Count the changes in, in order of arrival."""
         assert now > 0
+        changes = batch.changes
         store = stores["rows"]
         manifest = store.get(MANIFEST)
         old = manifest.to_pybytes().decode() if manifest else ""
@@ -69,7 +71,7 @@ class Distinct:
         gone, new = sorted(before - set(counts)), sorted(set(counts) - before)
         kind = np.array([RowKind.DELETE] * len(gone) + [RowKind.INSERT] * len(new), np.int8)
         rows = Rows(kind, np.full(len(kind), int(changes.seq.max()), np.int64), binary(gone + new))
-        return Output(rows, changes.take(np.array(unmatched, np.int64)), StateSize(len(counts), blob.size, 1))
+        return Output(Emitted(rows), changes.take(np.array(unmatched, np.int64)), StateSize(len(counts), blob.size, 1))
 
 
 def way_out(to: int = 1, level: int = 2, *, side: int = 0, stays: bool = False) -> Exit:
@@ -103,6 +105,11 @@ def changes(*rows: tuple[str, str], start: int = 0) -> Changes:
             packed(text.encode() for _, text in rows),
         )
     )
+
+
+def batch_of(*rows: tuple[str, str], start: int = 0) -> Batch:
+    """The same as a batch."""
+    return Batch(changes(*rows, start=start))
 
 
 def fold(parts: Sequence[Changes]) -> Counter[bytes]:

@@ -14,7 +14,9 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
-from rowkind.operators.columns.changes import Block, Rows
+from rowkind.operators.columns.batch import Emitted
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute.route import scanned
 from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
@@ -99,7 +101,9 @@ class PlanQuery:
         for number, part in enumerate(files):
             path = folder / f"{number:08}.parquet"
             if not path.exists():
-                parts = [found for each in whole.scans for found in scanned(each, pruned(each.scan, part), shards)]
+                parts = [
+                    found for each in whole.scans for found in scanned(each, Emitted(pruned(each.scan, part)), shards)
+                ]
                 write(path, parts, whole, shards, marks_of_tables(whole, part, ended=False))
                 # Spark takes files in the order of their times.
                 os.utime(path, (self.started + number, self.started + number))

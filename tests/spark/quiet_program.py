@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from rowkind.operators.columns.changes import Block
+from rowkind.operators.columns.block import Block
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.session import session
-from tests.spark.distinct import Distinct, changes
+from tests.spark.distinct import Distinct, batch_of
 from tests.spark.running import Query, alone
 
 
@@ -21,7 +21,7 @@ def main(folder: Path) -> None:
     spark = session("quiet", master="local[1]", parallelism=1, checkpoint=str(folder))
     processor = alone("distinct", Distinct(), labels=placement(1), unmatched="fail")
     query = Query(spark, folder, processor, shards=1)
-    query.add({0: [Block(changes(("+I", "a")))]}, {0: [Block(changes(("-D", "b")))]})
+    query.add({0: [Block(batch_of(("+I", "a")))]}, {0: [Block(batch_of(("-D", "b")))]})
     try:
         query.run()
     except StreamingQueryException:

@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.operator import Output
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.placement import placement
@@ -42,13 +44,14 @@ class Replay:
         """Those of the subjects."""
         return dict.fromkeys(sorted({name for subject in ALL for name in subject.operator.arrangements}))
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Play one batch of one run; its clock is the batch's number, not `now`."""
         assert now > 0
-        run, subject, number, batch = pickle.loads(unpacked(changes.payload)[0])
-        output = ALL[subject].operator.process(ALL[subject].columns(batch), stores, now=number)
+        run, subject, number, played = pickle.loads(unpacked(batch.changes.payload)[0])
+        output = ALL[subject].operator.process(ALL[subject].columns(played), stores, now=number)
         told = packed([pickle.dumps((run, number, output))])
-        return Output(Rows(np.array([RowKind.INSERT], np.int8), changes.seq, told), Changes.empty(), output.state)
+        rows = Rows(np.array([RowKind.INSERT], np.int8), batch.changes.seq, told)
+        return Output(Emitted(rows), Changes.empty(), output.state)
 
 
 @dataclass
@@ -84,7 +87,7 @@ class RocksDBWorld:
             numbered = enumerate(zip(starts, runs, strict=True))
             query.add(
                 {
-                    run: [Block(_change(run, subject, at - start, batches[at - start]))]
+                    run: [Block(Batch(_change(run, subject, at - start, batches[at - start])))]
                     for run, (start, (subject, batches, _)) in numbered
                     if 0 <= at - start < len(batches)
                 }

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from rowkind.operators.columns.changes import Block
+from rowkind.operators.columns.block import Block
 from rowkind.operators.operator import Operator
 from rowkind.service.execute.members import Member, Wrap
 from rowkind.service.graph import Exit

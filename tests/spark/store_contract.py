@@ -16,6 +16,7 @@ import pyarrow as pa
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.operator import Output
 from tests.spark.distinct import packed, unpacked
@@ -144,10 +145,10 @@ class RunChecks:
         """A store without and a store with a TTL."""
         return {"kept": None, "expiring": 3_600_000}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Run one step over each of the stores."""
         assert now > 0
-        name, step = unpacked(changes.payload)[0].decode().split("|")
+        name, step = unpacked(batch.changes.payload)[0].decode().split("|")
         try:
             for store in stores.values():
                 CHECKS[name][int(step)](store, self.cached)
@@ -155,4 +156,4 @@ class RunChecks:
         except Exception:  # noqa: BLE001 -- a failure is this operator's result
             result = traceback.format_exc()
         row = Rows(np.array([RowKind.INSERT], np.int8), np.zeros(1, np.int64), packed([f"{name}|{result}".encode()]))
-        return Output(row, Changes.empty(), StateSize())
+        return Output(Emitted(row), Changes.empty(), StateSize())

@@ -19,13 +19,15 @@ from rowkind.avro.json_rows import decode
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Changes, Rows, binary
 from rowkind.operators.operator import Output
 from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import Member, Wrap, address, addressed
-from rowkind.service.execute.operators import operator
 from rowkind.service.execute.route import deliver, leave
+from rowkind.service.execute.stage import members
 from rowkind.service.graph import graph
 from rowkind.service.metrics import sample
 from rowkind.service.run.memory import Fold, pruned
@@ -34,7 +36,7 @@ from rowkind.service.spark.errors import UnmatchedRetractionError
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import OperatorProcessor
 from tests.clocked import Clocked, Line, job_of
-from tests.spark.distinct import Distinct, changes, fold, packed, unpacked, way_out
+from tests.spark.distinct import Distinct, batch_of, changes, fold, packed, unpacked, way_out
 from tests.spark.running import LEVEL, SINK, WRITER, alone
 
 ROWS_IN = sample("rowkind_operator_rows_in_total", sink=SINK, operator="distinct", kind="+I")
@@ -51,7 +53,7 @@ def letters(lost: Changes) -> pa.BinaryArray:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Sent:
     """The blocks that have come out of a batch, with label and level."""
 
     blocks: list[tuple[int, int, Block]]
@@ -63,9 +65,14 @@ class Batch:
         return counters
 
     @property
+    def batch(self) -> Batch:
+        """All that came out, as one batch."""
+        return Batch.concat([block.batch for _, _, block in self.blocks])
+
+    @property
     def changes(self) -> Changes:
         """All changes."""
-        return Changes.concat([block.changes for _, _, block in self.blocks])
+        return self.batch.changes
 
     @property
     def rows(self) -> list[bytes]:
@@ -74,7 +81,7 @@ class Batch:
 
     def rows_for(self, place: int) -> list[bytes]:
         """The bytes of the rows for one consumer."""
-        return sorted(unpacked(addressed(self.changes, place).payload))
+        return sorted(unpacked(addressed(self.batch, place).changes.payload))
 
 
 class Running:
@@ -103,28 +110,28 @@ class Running:
         rows = [Row(shard=shard, level=level, block=block, now=now) for shard, level, block in edges]
         return [(row.shard, row.level, row.block) for row in self._tester.test(label, rows)]
 
-    def batch(self, *blocks: Block, label: int = 0, now: int = 1000) -> Batch:
+    def batch(self, *blocks: Block, label: int = 0, now: int = 1000) -> Sent:
         """What a batch of blocks for this level gives."""
         return _batch(self.edges(*((label, self._level, each.to_bytes()) for each in blocks), label=label, now=now))
 
 
-def _batch(edges: Sequence[Edge]) -> Batch:
-    return Batch([(label, level, Block.from_bytes(block)) for label, level, block in edges])
+def _batch(edges: Sequence[Edge]) -> Sent:
+    return Sent([(label, level, Block.from_bytes(block)) for label, level, block in edges])
 
 
 def test_blocks_of_a_shard_are_one_batch() -> None:
     """Rows that come and go in different blocks of one batch are netted by the operator."""
     running = Running()
-    out = running.batch(Block(changes(("+I", "a"), ("+I", "b"))), Block(changes(("-D", "a"), start=2)))
+    out = running.batch(Block(batch_of(("+I", "a"), ("+I", "b"))), Block(batch_of(("-D", "a"), start=2)))
     assert fold([out.changes]) == {b"b": 1}
-    out = running.batch(Block(changes(("-D", "b"))))
+    out = running.batch(Block(batch_of(("-D", "b"))))
     assert out.changes.kind.tolist() == [RowKind.DELETE]
 
 
 def test_output_goes_to_the_label_of_its_shard() -> None:
     """Each change leaves in a block for the writer's level, and for the shard that its hash names."""
     labels = placement(5)
-    out = Running(labels).batch(Block(changes(*(("+I", f"row {i}") for i in range(100)))), label=labels[3])
+    out = Running(labels).batch(Block(batch_of(*(("+I", f"row {i}") for i in range(100)))), label=labels[3])
     assert {(label, level) for label, level, _ in out.blocks} == {(label, WRITER) for label in labels}
     for label, _, block in out.blocks:
         assert set((block.changes.hash % np.uint64(5)).tolist()) <= {label % 5}
@@ -135,7 +142,7 @@ def test_what_stays_leaves_for_its_own_shard() -> None:
     """Rows that are partitioned as their consumer wants them are not sent elsewhere, whatever their keys."""
     labels = placement(5)
     member = Member(0, SINK, "distinct", "state", Distinct(), (way_out(stays=True),))
-    rows = Block(changes(*(("+I", f"row {i}") for i in range(100))))
+    rows = Block(batch_of(*(("+I", f"row {i}") for i in range(100))))
     out = Running(labels, members=[member]).batch(rows, label=labels[3])
     assert {label for label, _, _ in out.blocks} == {labels[3]}
     assert len(out.rows) == 100
@@ -146,9 +153,9 @@ def test_blocks_for_other_levels_ride_through_as_they_are(level: int) -> None:
     """Rows, counters and dead letters keep label, level and every byte, and no operator is touched by them."""
     labels = placement(3)
     blocks = [
-        Block(changes(("+I", "a"), ("-D", "b"))),
-        Block(Changes.empty(), {"x_total": 7}),
-        Block(changes(("!", "dead letter"))),
+        Block(batch_of(("+I", "a"), ("-D", "b"))),
+        Block(Batch.empty(), {"x_total": 7}),
+        Block(Batch.of_letters(binary([b"dead letter"]))),
     ]
     edges = [(labels[1], level, block.to_bytes()) for block in blocks]
     assert Running(labels, writer=LEVEL + 2).edges(*edges, label=labels[1]) == edges
@@ -156,8 +163,8 @@ def test_blocks_for_other_levels_ride_through_as_they_are(level: int) -> None:
 
 def test_blocks_of_several_levels_come_in_one_batch() -> None:
     """The operator has what is for its level, in any order, and the rest goes on beside what it emits."""
-    through = (0, WRITER, Block(changes(("+I", "through")), {"x_total": 7}).to_bytes())
-    a, b = ((0, LEVEL, Block(changes(("+I", row))).to_bytes()) for row in "ab")
+    through = (0, WRITER, Block(batch_of(("+I", "through")), {"x_total": 7}).to_bytes())
+    a, b = ((0, LEVEL, Block(batch_of(("+I", row))).to_bytes()) for row in "ab")
     out = Running().edges(a, through, b)
     assert through in out
     own = _batch([edge for edge in out if edge != through])
@@ -169,14 +176,14 @@ def test_blocks_of_several_levels_come_in_one_batch() -> None:
 @pytest.mark.parametrize("level", [WRITER, WRITER + 1], ids=["the writer's", "behind it"])
 def test_a_stage_without_members_lets_all_pass(level: int) -> None:
     """A checkpoint may have more stages than the graph is deep, one with the writer's number: nothing is lost."""
-    edges = [(0, WRITER, Block(changes(("+I", "a")), {"x_total": 1}).to_bytes())]
+    edges = [(0, WRITER, Block(batch_of(("+I", "a")), {"x_total": 1}).to_bytes())]
     assert Running(members=[], level=level).edges(*edges) == edges
 
 
 def test_counters_leave_once_for_the_writer() -> None:
     """All that was counted is in one block, without changes, for the writer's level, however deep that is."""
     labels = placement(4)
-    one, two = Block(changes(("+I", "a"))), Block(changes(("+I", "b"), start=1))
+    one, two = Block(batch_of(("+I", "a"))), Block(batch_of(("+I", "b"), start=1))
     out = Running(labels, writer=5).batch(one, two, label=labels[2])
     [(label, level, block)] = [each for each in out.blocks if each[2].counters]
     assert (label, level, len(block.changes)) == (labels[2], 5, 0)
@@ -188,8 +195,8 @@ def test_counters_leave_once_for_the_writer() -> None:
 def test_counters_leave_without_changes() -> None:
     """A batch that emits no rows still emits its counters, in an empty block."""
     running = Running()
-    running.batch(Block(changes(("+I", "a"))))
-    out = running.batch(Block(changes(("+I", "a"))))
+    running.batch(Block(batch_of(("+I", "a"))))
+    out = running.batch(Block(batch_of(("+I", "a"))))
     assert [len(block.changes) for _, _, block in out.blocks] == [0]
     assert out.counters[ROWS_IN] == 1
     assert ROWS_OUT not in out.counters
@@ -197,7 +204,7 @@ def test_counters_leave_without_changes() -> None:
 
 def test_a_block_without_changes_does_not_touch_the_operator() -> None:
     """What lets operators begin without rows is nothing to one that has no need of that: it counts nothing."""
-    [(_, level, block)] = Running().batch(Block(Changes.empty())).blocks
+    [(_, level, block)] = Running().batch(Block()).blocks
     assert (level, len(block.changes), block.counters) == (WRITER, 0, {})
 
 
@@ -205,7 +212,7 @@ def test_state_gauges_name_the_shard() -> None:
     """The size of state is told per shard, by its number and not by its label."""
     labels = placement(3)
     for shard, label in enumerate(labels):
-        counters = Running(labels).batch(Block(changes(("+I", "a"), ("+I", "b"))), label=label).counters
+        counters = Running(labels).batch(Block(batch_of(("+I", "a"), ("+I", "b"))), label=label).counters
         assert counters[sample("rowkind_state_rows", sink=SINK, operator="distinct", shard=shard)] == 2
         assert counters[sample("rowkind_state_runs", sink=SINK, operator="distinct", shard=shard)] == 1
 
@@ -214,19 +221,18 @@ def test_state_gauges_name_the_shard() -> None:
 def test_unmatched_retractions_are_counted(policy: Literal["ignore", "dead_letter"]) -> None:
     """A retraction that finds no row is counted under either lenient policy and changes no state."""
     running = Running(unmatched=policy, wrap=letters)
-    assert running.batch(Block(changes(("-D", "never there"), ("+I", "a")))).counters[UNMATCHED] == 1
-    assert running.batch(Block(changes(("+I", "never there")))).rows == [b"never there"]
+    assert running.batch(Block(batch_of(("-D", "never there"), ("+I", "a")))).counters[UNMATCHED] == 1
+    assert running.batch(Block(batch_of(("+I", "never there")))).rows == [b"never there"]
 
 
 def test_unmatched_retractions_become_dead_letters() -> None:
     """With that policy, each lost retraction leaves as a dead letter that the given function makes, for the writer."""
     labels = placement(3)
     running = Running(labels, writer=4, unmatched="dead_letter", wrap=letters)
-    out = running.batch(Block(changes(("-D", "lost"))), label=labels[1])
-    [(label, level, block)] = [each for each in out.blocks if len(each[2].changes)]
-    assert (label, level) == (labels[1], 4)
-    assert block.changes.kind.tolist() == [RowKind.DEAD_LETTER]
-    assert unpacked(block.changes.payload) == [b"[lost]"]
+    out = running.batch(Block(batch_of(("-D", "lost"))), label=labels[1])
+    [(label, level, block)] = [each for each in out.blocks if len(each[2].batch)]
+    assert (label, level, len(block.changes)) == (labels[1], 4, 0)
+    assert unpacked(block.batch.letters) == [b"[lost]"]
 
 
 def test_unmatched_retractions_fail() -> None:
@@ -234,7 +240,7 @@ def test_unmatched_retractions_fail() -> None:
     lost = changes(("+I", "a"), ("-D", "lost"), start=(7 << 16) + 1)
     said = r"^sink, distinct: 1 retraction.*offset 7 of partition 2.*unmatched"
     with pytest.raises(UnmatchedRetractionError, match=said):
-        Running(unmatched="fail").batch(Block(lost))
+        Running(unmatched="fail").batch(Block(Batch(lost)))
 
 
 @dataclass(frozen=True)
@@ -246,16 +252,17 @@ class Counting:
         """The counts so far."""
         return {"rows": None}
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Count them in."""
         assert now > 0
+        changes = batch.changes
         before = stores["rows"].get(MANIFEST)
         counts = Counter(pickle.loads(before) if before else {})
         counts.update(changes.side.tolist())
         stores["rows"].put(MANIFEST, pa.py_buffer(pickle.dumps(counts)))
         text = " ".join(f"{side}:{count}" for side, count in sorted(counts.items()))
         rows = Rows(np.array([0], np.int8), np.array([0]), packed([text.encode()]))
-        return Output(rows, changes.filter(changes.weight < 0), StateSize(len(counts)))
+        return Output(Emitted(rows), changes.filter(changes.weight < 0), StateSize(len(counts)))
 
 
 BELOW = 3
@@ -289,7 +296,7 @@ FUSED = [
 
 def block_for(place: int, *rows: tuple[str, str], start: int = 0) -> Block:
     """A block of changes for an operator of a graph."""
-    return Block(address(changes(*rows, start=start), place))
+    return Block(address(batch_of(*rows, start=start), place))
 
 
 def test_members_hand_their_changes_on_in_memory() -> None:
@@ -297,7 +304,7 @@ def test_members_hand_their_changes_on_in_memory() -> None:
     running = Running(members=FUSED)
     for_below = block_for(BELOW, ("+I", "a"), ("+I", "a"), ("+I", "b"))
     for_above = block_for(ABOVE, ("+I", "c"), ("+I", "d"))
-    out = running.batch(Block(Changes.concat([for_above.changes, for_below.changes])))
+    out = running.batch(Block(Batch.concat([for_above.batch, for_below.batch])))
     assert out.rows_for(FIRST_SINK) == [b"a", b"b"]
     assert out.rows_for(SECOND_SINK) == [b"0:2 1:2"]
     out = running.batch(block_for(BELOW, ("-D", "a"), ("-D", "b"), start=9))
@@ -319,7 +326,7 @@ def test_changes_for_nobody_in_the_stage_reach_nobody() -> None:
 def test_one_that_emits_for_several_levels_sends_to_each() -> None:
     """A deeper operator and a sink have each their own block of the same rows."""
     member = Member(0, SINK, "distinct", "state", Distinct(), (way_out(1, 2), way_out(2, 3)))
-    out = Running(members=[member], writer=3).batch(Block(changes(("+I", "a"), ("+I", "b"))))
+    out = Running(members=[member], writer=3).batch(Block(batch_of(("+I", "a"), ("+I", "b"))))
     assert [(level, len(block.changes)) for _, level, block in out.blocks] == [(2, 2), (3, 2), (3, 0)]
     assert out.rows_for(1) == out.rows_for(2) == [b"a", b"b"]
     assert out.counters[ROWS_OUT] == 2
@@ -328,7 +335,7 @@ def test_one_that_emits_for_several_levels_sends_to_each() -> None:
 def test_a_member_that_always_runs_does_so_for_any_block_of_its_shard() -> None:
     """An empty block is enough to have it say what there is to say without changes, once and not in every shard."""
     labels = placement(2)
-    first, second = (Running(labels, members=FUSED).batch(Block(Changes.empty()), label=label) for label in labels)
+    first, second = (Running(labels, members=FUSED).batch(Block(), label=label) for label in labels)
     assert first.rows_for(SECOND_SINK) == [b""]
     assert sample("rowkind_state_rows", sink=SINK, operator="below", shard=0) not in first.counters
     assert not second.rows
@@ -338,22 +345,36 @@ def test_each_member_has_its_own_dead_letters_and_is_named_in_errors() -> None:
     """Unmatched retractions leave from the middle of the stage; where they are fatal, the member's input is named."""
     lost = block_for(ABOVE, ("-D", "lost"))
     out = Running(members=FUSED, unmatched="dead_letter").batch(block_for(BELOW, ("-D", "gone")), lost)
-    assert out.rows == [b"0:1", b"[gone]", b"[lost]"]
+    assert out.rows == [b"0:1"]
+    assert sorted(unpacked(out.batch.letters)) == [b"[gone]", b"[lost]"]
     with pytest.raises(UnmatchedRetractionError, match=r"sink, above: 1 retraction.* -D from orders, offset 0"):
         Running(members=FUSED, unmatched="fail").batch(lost)
 
 
 def test_large_output_is_cut() -> None:
     """Blocks stay near their limit, whatever their rows weigh, and hold every change in order."""
-    large = changes(*(("+I", "x" * (i % 700)) for i in range(1000)))
+    large = batch_of(*(("+I", "x" * (i % 700)) for i in range(1000)))
     pieces = list(cut(large, limit=10_000))
     assert 10 < len(pieces) < 200
     assert max(len(Block(piece).to_bytes()) for piece in pieces) < 25_000
     back = Changes.concat([Block.from_bytes(Block(piece).to_bytes()).changes for piece in pieces])
-    assert back.payload == large.payload
-    assert back.seq.tolist() == large.seq.tolist()
-    assert list(cut(Changes.empty())) == []
-    assert [len(piece) for piece in cut(changes(("+I", "x" * 100)), limit=10)] == [1]
+    assert back.payload == large.changes.payload
+    assert back.seq.tolist() == large.changes.seq.tolist()
+    assert list(cut(Batch.empty())) == []
+    assert [len(piece) for piece in cut(batch_of(("+I", "x" * 100)), limit=10)] == [1]
+
+
+def test_a_block_of_everything_is_the_same_after_its_journey() -> None:
+    """Refreshes, truncations and dead letters come out as they went in, also when the batch is cut."""
+    letters = binary([b"letter", b""])
+    batch = Batch(changes(("+I", "a"), ("-D", "b")), changes(("+I", "c")), {3: 1 << 40}, letters)
+    for pieces in (1, 2, 3, 6):
+        sent = [Block(batch.piece(number, pieces)).to_bytes() for number in range(pieces)]
+        back = Batch.concat([Block.from_bytes(each).batch for each in sent])
+        assert unpacked(back.changes.payload) == [b"a", b"b"]
+        assert back.changes.kind.tolist() == [RowKind.INSERT, RowKind.DELETE]
+        assert unpacked(back.refreshes.payload) == [b"c"]
+        assert (back.truncations, back.letters.to_pylist()) == ({3: 1 << 40}, [b"letter", b""])
 
 
 def test_a_processor_is_pickled_by_the_name_of_its_module() -> None:
@@ -369,21 +390,7 @@ def test_a_row_that_is_written_again_lives_on_in_the_stage_behind(tmp_path: Path
     whole = graph([query.sink])
     assert [each.level for each in whole.operators] == [1, 2]
     stages = [
-        Running(members=[member], level=level, writer=whole.writer)
-        for level, member in enumerate(
-            (
-                Member(
-                    place,
-                    each.sink,
-                    each.node.node,
-                    each.state,
-                    operator(each.node, refreshes=each.refreshes),
-                    each.exits,
-                )
-                for place, each in enumerate(whole.operators)
-            ),
-            start=1,
-        )
+        Running(members=[member], level=level, writer=whole.writer) for level, member in enumerate(members(whole, 1), 1)
     ]
     result = Fold(keyed=False)
     for now, line in (*((now, U) for now in (0, 3_000, 6_000, 9_000)), (12_000, ("r", "+I", {"b": 1}))):
@@ -392,7 +399,9 @@ def test_a_row_that_is_written_again_lives_on_in_the_stage_behind(tmp_path: Path
             (shard, level, Block(part).to_bytes())
             for each in whole.scans
             for way in each.exits
-            for shard, level, part in deliver(way, leave(way, pruned(each.scan, tables), OnFailure(way.node)), 1)
+            for shard, level, part in deliver(
+                way, leave(way, Emitted(pruned(each.scan, tables)), OnFailure(way.node)), 1
+            )
         ]
         for stage in stages:
             edges = stage.edges(*edges, now=now)
@@ -401,7 +410,7 @@ def test_a_row_that_is_written_again_lives_on_in_the_stage_behind(tmp_path: Path
         assert [name for name in counted if "normalize_1" in name] == (
             [sample(OUT, sink="result", operator="normalize_1", kind="+I")] if now == 0 else []
         )
-        result.apply(addressed(out.changes, whole.place("result")))
+        result.apply(addressed(out.batch, whole.place("result")).changes)
     assert decode(query.sink.value, pa.array(result.payloads, pa.binary())) == [{"k": 1, "b": 1}]
 
 

@@ -16,13 +16,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from rowkind.operators.arrangement.store import BlobStore, MemoryStore
-from rowkind.operators.columns.changes import Block, Changes
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Output
 from rowkind.service.metrics import sample
 from rowkind.service.spark.errors import surfaced
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.store import MAP
-from tests.spark.distinct import Distinct, by_bytes, changes, fold, unpacked
+from tests.spark.distinct import Distinct, batch_of, by_bytes, changes, fold, unpacked
 from tests.spark.running import SINK, Query, alone
 
 pytestmark = pytest.mark.spark
@@ -52,7 +54,7 @@ def random_batches(seed: int, batches: int) -> list[dict[int, list[Changes]]]:
 
 def as_blocks(batch: Mapping[int, list[Changes]]) -> dict[int, list[Block]]:
     """The batch with its changes in blocks."""
-    return {shard: [Block(part) for part in parts] for shard, parts in batch.items()}
+    return {shard: [Block(Batch(part)) for part in parts] for shard, parts in batch.items()}
 
 
 def in_memory(batches: list[dict[int, list[Changes]]], operator: Distinct | None = None) -> list[Output]:
@@ -60,7 +62,7 @@ def in_memory(batches: list[dict[int, list[Changes]]], operator: Distinct | None
     operator = operator or Distinct()
     stores = [{"rows": MemoryStore()} for _ in range(SHARDS)]
     return [
-        operator.process(Changes.concat(parts), stores[shard], now)
+        operator.process(Batch(Changes.concat(parts)), stores[shard], now)
         for now, batch in enumerate(batches, start=1)
         for shard, parts in sorted(batch.items())
     ]
@@ -108,11 +110,11 @@ class Failing(Distinct):
     flag: str = ""
     once: bool = False
 
-    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Work, write state, and then fail."""
-        output = super().process(changes, stores, now)
+        output = super().process(batch, stores, now)
         flag = Path(self.flag)
-        rows = set(unpacked(changes.payload))
+        rows = set(unpacked(batch.changes.payload))
         if {b"poison", b"b"} <= rows:
             with flag.with_name("times").open("a") as file:
                 file.write(f"{now}\n")
@@ -161,7 +163,7 @@ def stored(spark: SparkSession, folder: Path) -> int:
 def test_rows_that_all_went_leave_nothing_in_the_state_store(spark: SparkSession, tmp_path: Path) -> None:
     """Blobs that were replaced are deleted from RocksDB, and only the last manifest and run of a shard are there."""
     running = query(spark, tmp_path)
-    running.add(*({0: [Block(changes(("+I", f"row {i}"), start=i))]} for i in range(4)))
+    running.add(*({0: [Block(batch_of(("+I", f"row {i}"), start=i))]} for i in range(4)))
     running.run()
     assert stored(spark, tmp_path) == 2
 
@@ -169,14 +171,14 @@ def test_rows_that_all_went_leave_nothing_in_the_state_store(spark: SparkSession
 def test_a_checkpoint_on_a_local_disk_needs_no_checksum_files(spark: SparkSession, tmp_path: Path) -> None:
     """Spark writes none beside its files, and yet notices a byte of the state that has changed on the disk."""
     running = query(spark, tmp_path)
-    running.add(*({0: [Block(changes(*(("+I", f"row {i} {j}") for j in range(100))))]} for i in range(3)))
+    running.add(*({0: [Block(batch_of(*(("+I", f"row {i} {j}") for j in range(100))))]} for i in range(3)))
     running.run()
     assert not list((tmp_path / "checkpoint").rglob("*.crc"))
     log = max((tmp_path / "checkpoint" / "state").rglob("3.changelog"), key=lambda path: path.stat().st_size)
     content = bytearray(log.read_bytes())
     content[len(content) // 2] ^= 1
     log.write_bytes(content)
-    running.add({0: [Block(changes(("+I", "more")))]})
+    running.add({0: [Block(batch_of(("+I", "more")))]})
     with pytest.raises(StreamingQueryException, match="corrupt"):
         running.run()
 
@@ -184,7 +186,7 @@ def test_a_checkpoint_on_a_local_disk_needs_no_checksum_files(spark: SparkSessio
 def test_an_error_of_ours_is_found_in_what_spark_makes_of_it(spark: SparkSession, tmp_path: Path) -> None:
     """The message of a failure in a worker comes out of the query's exception as it was raised."""
     running = query(spark, tmp_path, unmatched="fail")
-    running.add({0: [Block(changes(("-D", "never there"), start=(12 << 16) + 3))]})
+    running.add({0: [Block(batch_of(("-D", "never there"), start=(12 << 16) + 3))]})
     with pytest.raises(StreamingQueryException) as failure:
         running.run()
     found = surfaced(failure.value)

@@ -24,7 +24,7 @@ from rowkind.service.graph import graph
 from rowkind.service.metrics import sample
 from rowkind.service.physical import PhysicalJoin, PhysicalSink
 from rowkind.service.plan import pipeline
-from rowkind.service.plan.passes.remake_inputs import remake_inputs
+from rowkind.service.plan.passes.reuse_join_state import reuse_join_state
 from rowkind.service.plan.pipeline import PASSES, plan
 from rowkind.service.run.memory import Fold, MemoryEngine
 from rowkind.service.run.streaming import opens
@@ -206,7 +206,7 @@ def test_what_joins_by_one_key_do_not_keep_is_there_after_a_restart(
     assert [sorted(each.reads) for each in graph([sink]).operators][-1] == [
         f"{side}.{below}" for side in ("left", "right") for below in ("left", "right")
     ]
-    monkeypatch.setattr(pipeline, "PASSES", tuple(each for each in PASSES if each is not remake_inputs))
+    monkeypatch.setattr(pipeline, "PASSES", tuple(each for each in PASSES if each is not reuse_join_state))
     kept = plan(job, "result")
     assert not any(each.reads for each in graph([kept]).operators)
     seed = 3

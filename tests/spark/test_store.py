@@ -8,12 +8,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from rowkind.operators.arrangement.store import MemoryStore, digest
-from rowkind.operators.columns.changes import Block
+from rowkind.operators.columns.block import Block
 from rowkind.service.spark.cache import CacheLimits, RunCache
 from rowkind.service.spark.errors import StateDamagedError
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.store import SparkStore, open_map
-from tests.spark.distinct import changes, unpacked
+from tests.spark.distinct import batch_of, unpacked
 from tests.spark.running import Query, alone
 from tests.spark.store_contract import CHECKS, NOISE, SMALL, RunChecks
 
@@ -34,7 +34,7 @@ def run_on_rocksdb(spark: SparkSession, folder: Path, limits: CacheLimits, cache
     for step in range(max(map(len, CHECKS.values()))):
         query.add(
             {
-                shard: [Block(changes(("+I", f"{name}|{step}")))]
+                shard: [Block(batch_of(("+I", f"{name}|{step}")))]
                 for shard, (name, steps) in enumerate(CHECKS.items())
                 if step < len(steps)
             }

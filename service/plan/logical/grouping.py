@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.operators.field_roles import ASIDE, COLUMN, UNITED
+from rowkind.operators.field_roles import ASIDE, COLUMN, MERGED
 from rowkind.operators.match_calls import MatchAggregate, Navigation
 from rowkind.service.clocks import Ending
 from rowkind.service.matching import CalledColumn, SoughtPattern
@@ -30,7 +30,7 @@ class LogicalAggregate(LogicalGrouping):
     """
 
     group: tuple[str, ...] = field(metadata=COLUMN)
-    calls: Mapping[str, LogicalCall] = field(metadata=UNITED)
+    calls: Mapping[str, LogicalCall] = field(metadata=MERGED)
     is_global: bool
     at: exp.Expr = field(metadata=ASIDE)
     split_distinct: bool = False

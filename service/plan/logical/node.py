@@ -27,7 +27,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.operators.field_roles import CHILD, COLUMN, UNITED
+from rowkind.operators.field_roles import CHILD, COLUMN, MERGED
 from rowkind.service.clocks import Closing
 from rowkind.service.physical import InputLayout
 from rowkind.service.plan.calls import EqualKey, OrderColumn
@@ -68,7 +68,7 @@ class LogicalInput:
     """
 
     input: LogicalNode = field(metadata=CHILD)
-    carried: tuple[str, ...] = field(default=(), metadata=UNITED)
+    carried: tuple[str, ...] = field(default=(), metadata=MERGED)
     layout: InputLayout = "multiset"
     sub_key: tuple[str, ...] = field(default=(), metadata=COLUMN)
     ttl_ms: int | None = None
@@ -77,7 +77,7 @@ class LogicalInput:
     copies: int = 1
     remade: bool = False
     arrival: str | None = field(default=None, metadata=COLUMN)
-    ids: tuple[str, ...] = field(default=(), metadata=UNITED)
+    ids: tuple[str, ...] = field(default=(), metadata=MERGED)
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from rowkind.service.plan.logical import (
     LogicalSession,
     LogicalTemporalFilter,
 )
-from rowkind.service.plan.passes.close_inputs import timed_tables
-from rowkind.service.plan.passes.hold_back import BY_THEIR_END, final_at, has_sessions, without_watermark
+from rowkind.service.plan.passes.delay_until_final import BY_THEIR_END, final_at, has_sessions, without_watermark
+from rowkind.service.plan.passes.derive_state_cleanup import timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.traits.aliases import source

@@ -1,7 +1,8 @@
 """How long each input of an operator is kept: a STATE_TTL hint, else the table's `ttl`, else the job's.
 
 A hint names a table or a derived table by its alias. It holds for the operators that this input goes to first. Where
-all rows that come are taken back when they expire (`passes.take_back_expired`), an input is kept as long as they come.
+all rows that come are taken back when they expire (`passes.retract_expired_rows`), an input is kept as long as they
+come.
 
 The rows of a table are its rows also behind what only delays them, a filter that waits for a watermark, and in a union
 with those of others: of their ttls the longest counts. An aggregate in two steps has one ttl for both.

@@ -6,7 +6,7 @@ row itself: by a key that no update can change (FLINK-38579 is what comes of les
 ever, and a Normalize between the two keeps the table's rows and puts in what is missing.
 
 A retract table without a primary key may take back what was not there just as well. A join or a rank finds its rows by
-their content, and so knows (`passes.tell_rows_apart`); an aggregate, a union and a retract topic do not.
+their content, and so knows (`passes.add_row_digests`); an aggregate, a union and a retract topic do not.
 
 There, too, a Normalize is needed where a row may be equal to one with other bytes: with a DOUBLE that is 0.0 or
 -0.0, or a map in another order. A digest compares the columns that the query does not read, and such values are equal

@@ -44,7 +44,7 @@ from rowkind.service.plan.logical import (
     LogicalUnary,
     LogicalWindow,
 )
-from rowkind.service.plan.passes.close_inputs import timed_tables
+from rowkind.service.plan.passes.derive_state_cleanup import timed_tables
 from rowkind.service.plan.passes.extract_equal_keys import extracted, with_keys
 from rowkind.service.plan.passes.join_costs import Cost, Search, Wanted, by_columns, is_column, is_free, told
 from rowkind.service.plan.query import Query

@@ -3,7 +3,7 @@
 Rows that change, such as those of windows, are matched once they are final: a temporal filter holds them back until the
 watermark has passed the time by which they are ordered. What comes for them later is late, as in a sink of final rows.
 All that is due comes out at once: what stayed behind would be late for the pattern. Results of OVER, and ranks, that go
-by the time are final already (`passes.settle_orders`).
+by the time are final already (`passes.buffer_until_watermark`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rowkind.service.plan.logical import (
     LogicalOver,
     LogicalTemporalFilter,
 )
-from rowkind.service.plan.passes.allow_late import allowed_ms
-from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
+from rowkind.service.plan.passes.apply_allowed_lateness import allowed_ms
+from rowkind.service.plan.passes.derive_state_cleanup import Tables, passed, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import updating
 from rowkind.service.plan.traits.event_times import event_times

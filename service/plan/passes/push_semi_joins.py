@@ -39,7 +39,7 @@ from rowkind.service.plan.logical import (
     LogicalScan,
     LogicalUnion,
 )
-from rowkind.service.plan.passes.close_inputs import timed_tables
+from rowkind.service.plan.passes.derive_state_cleanup import timed_tables
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides, extracted, with_keys
 from rowkind.service.plan.passes.normalize_inputs import finds_old_rows
 from rowkind.service.plan.query import Query

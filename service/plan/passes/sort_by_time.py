@@ -14,9 +14,9 @@ from rowkind.service.clocks import Closing
 from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalProject, LogicalTemporalFilter
-from rowkind.service.plan.passes import hold_back
-from rowkind.service.plan.passes.close_inputs import passed, timed_tables
-from rowkind.service.plan.passes.hold_back import wants_final
+from rowkind.service.plan.passes import delay_until_final
+from rowkind.service.plan.passes.delay_until_final import wants_final
+from rowkind.service.plan.passes.derive_state_cleanup import passed, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.event_times import event_times
@@ -73,6 +73,6 @@ def _sorted(node: LogicalTemporalFilter, query: Query) -> LogicalTemporalFilter:
         input=replace(node.input, closing=Closing(clock, begins, begins)),
         clock=clock,
         begins=begins,
-        most=hold_back.AT_ONCE,
+        most=delay_until_final.AT_ONCE,
         order=node.order[:arrival],
     )

@@ -24,7 +24,7 @@ from rowkind.service.plan.logical import (
     LogicalStamp,
     LogicalTemporalFilter,
 )
-from rowkind.service.plan.passes.hold_back import below_matches, where_final
+from rowkind.service.plan.passes.delay_until_final import below_matches, where_final
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.tree import bottom_up

@@ -7,7 +7,7 @@ it only where a query reads it, and an aggregate of whole sessions computes it i
 
 The rows of a group must be all rows of one session for that. If a filter leaves some of them out, or if the groups are
 finer than sessions, their largest time is not that of the session, and the end is a column. The same is true where the
-query does not read the end, but a watermark closes the groups by it (`passes.close_inputs`).
+query does not read the end, but a watermark closes the groups by it (`passes.derive_state_cleanup`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ORDER BY without LIMIT behind the whole query: its rows in the order of time, as they are let out by a watermark.
 
 What a result is put in order by is computed below its SELECT list, and a temporal filter lies between the two. Whether
-there is a watermark, and whether the rows stay as they are, is known later (`passes.hold_back`).
+there is a watermark, and whether the rows stay as they are, is known later (`passes.delay_until_final`).
 """
 
 from __future__ import annotations

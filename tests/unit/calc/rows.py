@@ -18,7 +18,7 @@ from rowkind.service.calc import Calc
 from rowkind.service.expression import Expression
 from rowkind.service.keys import Key, SubKeyPart
 
-I, UB, UA, D, DEAD, REFRESH, _ = RowKind  # noqa: E741 -- the kinds by their letters
+I, UB, UA, D = RowKind  # noqa: E741 -- the kinds by their letters
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "customer": "INT", "amount": "DOUBLE", "note": "STRING"}, name="orders")
 
 Values = dict[str, Any]

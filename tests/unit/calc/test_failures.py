@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rowkind.avro.schema import Record, Type
+from rowkind.operators.columns.batch import Emitted
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.errors import RowFailed
 from rowkind.service.calc import Calc, OnError
@@ -36,7 +37,7 @@ def plan(on_error: OnError, expression: Expression = NEXT, **more: object) -> Ca
 def run(of: Calc, rows: Rows, excused: Iterable[str] = ()) -> tuple[list[object], list[LeftOut], Changes]:
     """The next ids that go on, what was left out, and the changes."""
     told: list[LeftOut] = []
-    changes = failures.run(of, rows, OnFailure("orders", told.append, frozenset(excused)))
+    changes = failures.run(of, Emitted(rows), OnFailure("orders", told.append, frozenset(excused))).changes
     return [row["next"] for row in decoded(of.output, changes.payload)], told, changes
 
 

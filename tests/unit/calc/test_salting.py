@@ -6,6 +6,7 @@ import numpy as np
 
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.join import Join, JoinSpec
@@ -69,5 +70,6 @@ def test_a_stray_retraction_of_a_copied_row_is_told_once() -> None:
     for ttl, unmatched, late in ((None, 1, 0), (1000, 0, 1)):
         join = Join(JoinSpec("inner", Side("multiset"), Side("multiset", ttl_ms=ttl, copied=True)))
         stores = {name: MemoryStore() for name in join.arrangements}
-        output = join.process(salted(Salt(6, "copies"), changes(b"k", [b"r"], RowKind.DELETE, 1)), stores, now=1)
+        lost = salted(Salt(6, "copies"), changes(b"k", [b"r"], RowKind.DELETE, 1))
+        output = join.process(Batch(lost), stores, now=1)
         assert (len(output.unmatched), output.expired) == (unmatched, late)

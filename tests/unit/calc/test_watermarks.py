@@ -12,7 +12,8 @@ import pytest
 from rowkind.avro.codec import encode
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.columns.block import Block
+from rowkind.operators.columns.changes import Rows
 from rowkind.operators.rowtime import BEGINNING, END
 from rowkind.service.clocks import Clock
 from rowkind.service.execute.column_times import in_ms
@@ -97,7 +98,7 @@ def test_what_is_known_is_kept() -> None:
     assert Watermarks.from_blob(known.to_blob()) == known
     assert Watermarks.from_blob(None) == Watermarks()
     marks = {"orders": {0: 100, 1: None}}
-    assert Block.from_bytes(Block(Changes.empty(), marks=marks).to_bytes()).marks == marks
+    assert Block.from_bytes(Block(marks=marks).to_bytes()).marks == marks
 
 
 def test_who_waits_is_called_when_there_is_something_to_do() -> None:

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 from rowkind.avro.schema import Record, Type
-from rowkind.operators.columns.changes import Rows
+from rowkind.operators.columns.batch import Emitted
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.calc import Calc
-from rowkind.service.execute import calc
+from rowkind.service.execute import calc, failures
+from rowkind.service.execute.failures import OnFailure
 from rowkind.service.expression import Expression
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
     LARGE,
     ORDERS,
-    REFRESH,
     UA,
     UB,
     D,
@@ -177,23 +178,27 @@ def test_rows_that_cancel_are_refreshes_where_somebody_waits_for_them() -> None:
         (UB, {"id": 1, "amount": 1.0}),
         (UA, {"id": 1, "amount": 2.0}),
         (I, {"id": 2}),
-        (REFRESH, {"id": 3}),
     )
     output = ORDERS.select(["id"])
     plan = Calc(ORDERS, output, columns("id"), nets=True, refreshes=True)
 
-    changes = calc.run(plan, rows)
+    given = Emitted(rows, changes_of((I, {"id": 3})))
 
-    found = [(kind, row["id"]) for kind, row in zip(kinds(changes), decoded(output, changes.payload), strict=True)]
-    assert sorted(found) == [(I, 2), (REFRESH, 1), (REFRESH, 3)]
-    assert kinds(calc.run(replace(plan, refreshes=False), rows.filter(rows.kind != REFRESH))) == [I]
+    batch = failures.run(plan, given, OnFailure("orders"))
+
+    def ids(changes: Changes) -> list[int]:
+        return [row["id"] for row in decoded(output, changes.payload)]
+
+    assert (kinds(batch.changes), ids(batch.changes)) == ([I], [2])
+    assert (kinds(batch.refreshes), sorted(ids(batch.refreshes))) == ([I, I], [1, 3])
+    assert len(failures.run(replace(plan, refreshes=False), given, OnFailure("orders"))) == 1
 
 
 def test_a_filter_drops_refreshes_of_rows_that_it_drops() -> None:
     """A refresh goes where its row went, or nowhere."""
-    rows = changes_of((REFRESH, {"id": 1, "amount": 3.0}), (REFRESH, {"id": 2, "amount": 1.0}))
+    rows = changes_of((I, {"id": 1, "amount": 3.0}), (I, {"id": 2, "amount": 1.0}))
 
-    changes = calc.run(hand_on(predicate=LARGE, nets=True, refreshes=True), rows)
+    changes = calc.refreshed(hand_on(predicate=LARGE, nets=True, refreshes=True), rows)
 
     assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1]
-    assert kinds(changes) == [REFRESH]
+    assert kinds(changes) == [I]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.block import Block
 from rowkind.operators.columns.changes import binary
-from rowkind.service.execute.members import dead_letters
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import FencedError, MissingTopicError, RefusedError, UnreachableError, translate
 from rowkind.service.kafka.spec import OPTION
@@ -35,9 +35,10 @@ def test_a_dead_letter_is_the_same_after_its_journey() -> None:
     letter = DeadLetter(
         "orders", "value", "UndecodableRowError", "why", "t", 1, 2, 3, b"", None, (("a", None), ("a", b""))
     )
-    (payload,) = dead_letters(binary([letter.to_bytes()])).payload.to_pylist()
-    assert DeadLetter.from_bytes(payload) == letter
-    assert dead_letters(binary([letter.to_bytes()])).kind.tolist() == [RowKind.DEAD_LETTER]
+    block = Block(Batch.of_letters(binary([letter.to_bytes()])))
+    batch = Block.from_bytes(block.to_bytes()).batch
+    assert [DeadLetter.from_bytes(payload) for payload in batch.letters.to_pylist()] == [letter]
+    assert len(batch) == 1
 
 
 def test_a_dead_letter_without_an_origin_claims_none() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,10 +16,11 @@ from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.aggregate_spec import AggregateSpec, accumulator
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Output
-from rowkind.operators.partial_aggregate import PARTIAL, add_up, partial
+from rowkind.operators.partial_aggregate import PARTIAL, add_up, one_of_each_group, partial
 
 BIGINT, DOUBLE = pa.int64(), pa.float64()
 COUNT = AccumulatorCall("count", BIGINT)
@@ -64,11 +64,11 @@ class Running:
 
     def batch(self, *steps: tuple[str, Any, Any], now: int = 0) -> list[tuple[Any, ...]]:
         """What a batch of changes emits: symbol, key and results, sorted."""
-        return self.process(self.changes(*steps), now)
+        return self.process(Batch(self.changes(*steps)), now)
 
-    def process(self, changes: Changes, now: int = 0) -> list[tuple[Any, ...]]:
-        """What these changes emit: symbol, key and results, sorted."""
-        self.output = self.aggregate.process(changes, self.stores, now)
+    def process(self, batch: Batch, now: int = 0) -> list[tuple[Any, ...]]:
+        """What this batch emits: symbol, key and results, sorted."""
+        self.output = self.aggregate.process(batch, self.stores, now)
         rows = self.output.rows
         symbols = ["+" if kind == RowKind.INSERT else "-" for kind in rows.kind]
         shown = []
@@ -267,9 +267,8 @@ def test_of_the_refreshes_of_a_group_a_task_sends_one() -> None:
     given = Running(COUNT, ttl_ms=10)
     given.batch(("+", "a", 1), ("+", "b", 1))
     many = given.changes(*[("+", "ab"[number % 2], 1) for number in range(100)])
-    again = replace(many, kind=np.full(100, RowKind.REFRESH, np.int8))
-    sent = partial(given.aggregate.spec, Changes.concat([again, given.changes(*[("+", "a", 1)] * 50)]))
-    assert sorted(sent.kind.tolist()) == [RowKind.INSERT, RowKind.REFRESH, RowKind.REFRESH]
+    sent = Batch(partial(given.aggregate.spec, given.changes(*[("+", "a", 1)] * 50)), one_of_each_group(many))
+    assert (len(sent.changes), len(sent.refreshes)) == (1, 2)
     assert given.process(sent, now=8) == [("+", "a", 51), ("-", "a", 1)]
     assert given.batch(("+", "b", 1), now=16) == [("+", "b", 2), ("-", "b", 1)]
 
@@ -296,7 +295,7 @@ def test_rows_and_sums_of_one_group_meet_in_one_batch() -> None:
     group.batch(("+", "a", 1))
     sums = add_up(group.aggregate.spec, group.changes(("+", "a", 5), ("-", "a", 1), ("+", "c", 7)))
     rows = group.changes(("+", "b", 3), ("+", "a", 4), ("-", "a", 5))
-    assert group.process(Changes.concat([rows, sums])) == [
+    assert group.process(Batch(Changes.concat([rows, sums]))) == [
         ("+", "a", 1, 4, 4),
         ("+", "b", 1, 3, 3),
         ("+", "c", 1, 7, 7),

@@ -13,7 +13,7 @@ import pytest
 from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.join import Join, JoinSpec
 from rowkind.operators.join_input import Side
 from rowkind.operators.normalize import Normalize
@@ -34,7 +34,7 @@ TABLE = Table(key=(1,))
 class Shard:
     """An operator over the batches of one shard."""
 
-    def __init__(self, operator: Operator, packed: Callable[[list[Change]], Changes]) -> None:
+    def __init__(self, operator: Operator, packed: Callable[[list[Change]], Batch]) -> None:
         self.operator, self.packed = operator, packed
         self.stores = {name: MemoryStore() for name in operator.arrangements}
         self.seq = 0
@@ -63,16 +63,16 @@ class Shard:
 def _joined(ttl_ms: int | None = None) -> Shard:
     side = Side("multiset", ttl_ms)
     spec = JoinSpec("left", side, side, right_pad=pack((None, None, None)))
-    return Shard(Join(spec), lambda changes: changelogs.changes(changes, [TABLE] * 2))
+    return Shard(Join(spec), lambda changes: changelogs.packed(changes, [TABLE] * 2))
 
 
 def _semi(ttl_ms: int | None = None) -> Shard:
     side = Side("multiset", ttl_ms)
-    return Shard(SemiJoin(SemiJoinSpec("semi", side, side)), lambda changes: changelogs.changes(changes, [TABLE] * 2))
+    return Shard(SemiJoin(SemiJoinSpec("semi", side, side)), lambda changes: changelogs.packed(changes, [TABLE] * 2))
 
 
 def _normalized(ttl_ms: int | None = None) -> Shard:
-    return Shard(Normalize(Side("multiset", ttl_ms, by_seq=True)), lambda changes: changelogs.changes(changes, [TABLE]))
+    return Shard(Normalize(Side("multiset", ttl_ms, by_seq=True)), lambda changes: changelogs.packed(changes, [TABLE]))
 
 
 def _ranked(ttl_ms: int | None = None, function: RankFunction = "rank") -> Shard:

@@ -10,7 +10,8 @@ from rowkind.operators import join_rows, netting
 from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Mask
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Mask
 from rowkind.operators.errors import BatchTooLarge
 from rowkind.operators.join import Join, JoinKind, JoinSpec
 from rowkind.operators.join_input import Side
@@ -52,7 +53,7 @@ class Running:
         for side, kind, row in steps:
             self.seq += 1
             batch.append(Change(side, kind, row, self.seq))
-        self.output = self.join.process(changelogs.changes(batch, [self.table] * 2), self.stores, now)
+        self.output = self.join.process(changelogs.packed(batch, [self.table] * 2), self.stores, now)
         rows = self.output.rows
         symbols = ["+" if kind == RowKind.INSERT else "-" for kind in rows.kind]
         return sorted(zip(symbols, map(unpack, rows.payload.to_pylist()), strict=True), key=repr)
@@ -120,7 +121,7 @@ def test_of_equal_output_rows_that_partly_cancel_the_latest_stays_whatever_the_o
         join.batch((L, INSERT, (1, 7, 10)), *((R, INSERT, (5, key, 5)) for key in (7, 8, 9)))
         steps = [(L, DELETE, (1, 7, 10)), (L, INSERT, (1, 8, 10)), (L, INSERT, (1, 9, 10))]
         batch = [Change(side, kind, row, 100 + seq) for seq, (side, kind, row) in enumerate(steps)]
-        changes = changelogs.changes(batch[::order], [join.table] * 2)
+        changes = changelogs.packed(batch[::order], [join.table] * 2)
         rows = join.join.process(changes, join.stores, 0).rows
         assert rows.kind.tolist() == [RowKind.INSERT]
         seqs += rows.seq.tolist()
@@ -281,7 +282,7 @@ def test_an_empty_batch_puts_nothing_out_and_keeps_the_state() -> None:
     """A shard may be called with no changes."""
     join = Running("full")
     join.batch((L, INSERT, ORDER))
-    output = join.join.process(Changes.empty(), join.stores, 1)
+    output = join.join.process(Batch.empty(), join.stores, 1)
     assert len(output.rows) == len(output.unmatched) == 0
     assert output.state.rows == 1
 

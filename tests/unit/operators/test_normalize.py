@@ -34,7 +34,7 @@ class Running:
         for kind, row in steps:
             self.seq += 1
             batch.append(Change(0, kind, row, self.seq))
-        self.output = self.operator.process(changelogs.changes(batch, [Table(key=(0,))]), self.stores, now)
+        self.output = self.operator.process(changelogs.packed(batch, [Table(key=(0,))]), self.stores, now)
         rows = self.output.rows
         symbols = ["+" if kind == INSERT else "-" for kind in rows.kind]
         return sorted(zip(symbols, map(unpack, rows.payload.to_pylist()), strict=True), key=repr)

@@ -18,6 +18,7 @@ from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, binary
 from rowkind.operators.rank import Rank, RankSpec
 from rowkind.operators.ranking import Ranking, Ties
@@ -217,7 +218,7 @@ def test_rows_that_agree_in_all_but_the_order_key_are_kept_apart() -> None:
             np.arange(count),
             same,
         )
-        rows = operator.process(changes, {"rows": store}, 0).rows
+        rows = operator.process(Batch(changes), {"rows": store}, 0).rows
         return list(zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True))
 
     prefix = b"a long beginning that both share "

@@ -39,7 +39,7 @@ class State:
         self.now += 1
         arrangement = Arrangement(self.store, "rows", self.layout, self.ttl_ms, self.now)
         changes = [Change(0, kind, row, seq) for kind, row, seq in batch]
-        packed = changelogs.changes(changes, [TABLES[self.layout]], self.hashed)
+        packed = changelogs.packed(changes, [TABLES[self.layout]], self.hashed)
         resolved = resolve(arrangement, packed, by_seq=self.by_seq, exact=self.exact)
         removed = resolved.removed
         for entries in (resolved.added, removed.relabel(weight=-removed.weight), resolved.refreshed):

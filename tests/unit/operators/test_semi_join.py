@@ -43,7 +43,7 @@ class Running:
         for side, kind, row in steps:
             self.seq += 1
             batch.append(Change(side, kind, row, self.seq))
-        changes = changelogs.changes(batch, [self.table] * 2)
+        changes = changelogs.packed(batch, [self.table] * 2)
         if "facts" in self.stores:
             changes = with_facts(changes)
         self.output = self.join.process(changes, self.stores, now)

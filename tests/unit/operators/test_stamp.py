@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, binary
 from rowkind.operators.stamp import Stamp
 
@@ -31,7 +32,7 @@ def test_rows_get_the_time_of_their_batch() -> None:
     """In microseconds, with their arrival numbers; there is no state."""
     stamp = Stamp(timed)
     assert stamp.arrangements == {}
-    found = stamp.process(changes(RowKind.INSERT, RowKind.INSERT), {}, 1_760_000_000_001)
+    found = stamp.process(Batch(changes(RowKind.INSERT, RowKind.INSERT)), {}, 1_760_000_000_001)
     assert found.rows.payload.to_pylist() == [b"a@1760000000001000", b"b@1760000000001000"]
     assert found.rows.kind.tolist() == [RowKind.INSERT, RowKind.INSERT]
     assert found.rows.seq.tolist() == [0, 1]
@@ -41,6 +42,8 @@ def test_rows_get_the_time_of_their_batch() -> None:
 
 def test_a_refresh_ends_here_and_a_retraction_is_unmatched() -> None:
     """A refresh names a row by what it is without its time; a retraction should not come at all."""
-    found = Stamp(timed).process(changes(RowKind.REFRESH, RowKind.DELETE, RowKind.INSERT), {}, 1)
-    assert found.rows.payload.to_pylist() == [b"c@1000"]
-    assert found.unmatched.payload.to_pylist() == [b"b"]
+    batch = Batch(changes(RowKind.DELETE, RowKind.INSERT), changes(RowKind.INSERT))
+    found = Stamp(timed).process(batch, {}, 1)
+    assert found.rows.payload.to_pylist() == [b"b@1000"]
+    assert not len(found.emitted.refreshes)
+    assert found.unmatched.payload.to_pylist() == [b"a"]

@@ -20,7 +20,7 @@ from tests import changelogs
 from tests.changelogs import Change, Row, Table, unpack
 from tests.seeds import seeds
 
-INSERT, DELETE, REFRESH = RowKind.INSERT, RowKind.DELETE, RowKind.REFRESH
+INSERT, DELETE, REFRESH = RowKind.INSERT, RowKind.DELETE, None
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,18 @@ class Running:
         self.output: Output | None = None
         self.view: Counter[Row] = Counter()
 
-    def batch(self, now: int, *steps: tuple[RowKind, Row]) -> list[tuple[str, Row]]:
+    def batch(self, now: int, *steps: tuple[RowKind | None, Row]) -> list[tuple[str, Row]]:
         """What a batch of changes emits, in its order: symbol and row."""
         batch = []
         for kind, row in steps:
             self.seq += 1
             batch.append(Change(0, kind, row, self.seq))
-        self.output = self.operator.process(changelogs.changes(batch, [Table(key=(0,))]), self.stores, now)
+        self.output = self.operator.process(changelogs.packed(batch, [Table(key=(0,))]), self.stores, now)
         changelogs.fold(self.view, self.output.rows)
-        rows = self.output.rows
-        symbols = {INSERT: "+", DELETE: "-", REFRESH: "="}
-        return [(symbols[RowKind(k)], unpack(p)) for k, p in zip(rows.kind, rows.payload.to_pylist(), strict=True)]
+        rows, refreshes = self.output.rows, self.output.emitted.refreshes
+        symbols = {INSERT: "+", DELETE: "-"}
+        found = [(symbols[RowKind(k)], unpack(p)) for k, p in zip(rows.kind, rows.payload.to_pylist(), strict=True)]
+        return found + [("=", unpack(payload)) for payload in refreshes.payload.to_pylist()]
 
 
 def test_a_row_comes_and_goes_without_input() -> None:

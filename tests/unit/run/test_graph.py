@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rowkind.avro.schema import Type
-from rowkind.operators.changelog import SYMBOLS, RowKind
+from rowkind.operators.changelog import SYMBOLS
+from rowkind.operators.columns.batch import Batch
 from rowkind.service.expression import Expression
 from rowkind.service.graph import Exit, Graph, graph
 from rowkind.service.job.load import load
@@ -254,9 +255,14 @@ def test_an_operator_refreshes_if_one_of_its_consumers_wants_it(tmp_path: Path, 
     sinks = [plain, with_a_ttl(other)]
     assert not any(each.refreshes for each in graph([plain]).operators)
     seen: list[tuple[str, str]] = []
+
+    def watch(way: Exit, batch: Batch) -> None:
+        seen.extend((place(way), SYMBOLS[kind]) for kind in batch.changes.kind.tolist())
+        seen.extend((place(way), "refresh") for _ in range(len(batch.refreshes)))
+
     engine = MemoryEngine(
         *(sinks[::-1] if turned else sinks),
-        watch=lambda way, changes: seen.extend((place(way), SYMBOLS[kind]) for kind in changes.kind.tolist()),
+        watch=watch,
     )
     whole = engine.graph
 
@@ -276,7 +282,7 @@ def test_an_operator_refreshes_if_one_of_its_consumers_wants_it(tmp_path: Path, 
     assert (seen[0], sorted(seen[1:])) == ((first, "+U"), [("s0", "+I"), ("s1", "+I")])
     seen.clear()
     engine.batch({name: replace(rows, seq=rows.seq + 1) for name, rows in batch.items()}, now=1)
-    assert seen == [(first, "+U"), ("s1", SYMBOLS[RowKind.REFRESH])]
+    assert seen == [(first, "+U"), ("s1", "refresh")]
 
 
 def test_an_input_of_a_shared_operator_refreshes_however_far_down_it_is(tmp_path: Path) -> None:

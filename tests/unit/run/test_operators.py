@@ -17,8 +17,8 @@ from rowkind.operators.columns.changes import Rows
 from rowkind.operators.ranking import Ranking
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
-from rowkind.service.execute.members import Member
 from rowkind.service.execute.operators import operator
+from rowkind.service.execute.stage import members
 from rowkind.service.graph import graph
 from rowkind.service.keys import SubKeyPart
 from rowkind.service.physical import PhysicalAggregate, PhysicalRank
@@ -68,9 +68,9 @@ def test_several_arguments_are_distinct_together_and_null_where_one_is() -> None
         ("a", 1), ("a", 1), ("a", 2), ("", 1), (None, 1), ("a", None), ("a\0", 1),
     ])))  # fmt: skip
 
-    first = aggregate.process(calc.run(input_.calc, rows), stores, now=1)
+    first = aggregate.process(calc.batch(input_.calc, rows), stores, now=1)
     gone = readings((D, 0, None, "a", 1), (D, 2, None, "a", 2))
-    second = aggregate.process(calc.run(input_.calc, gone), stores, now=2)
+    second = aggregate.process(calc.batch(input_.calc, gone), stores, now=2)
 
     assert rows_of(counted.output, first.rows.payload.to_pylist()) == {(4,): 1}
     kinds = [RowKind(kind) for kind in second.rows.kind.tolist()]
@@ -102,7 +102,7 @@ def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
     rank, stores = pickle.loads(pickle.dumps(rank)), {"rows": MemoryStore()}
 
     def process(now: int, *rows: tuple[RowKind, int, float | None, str | None, int | None]) -> set[tuple[object, ...]]:
-        output = rank.process(calc.run(input_.calc, readings(*rows)), stores, now)
+        output = rank.process(calc.batch(input_.calc, readings(*rows)), stores, now)
         found = codec.read(schema, output.rows.payload)
         return set(
             zip(
@@ -122,12 +122,9 @@ def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
 def test_no_two_arrangements_have_one_name() -> None:
     """Each operator of a graph is made, and a one-sided join is one of its own kind."""
     whole = graph([everything()])
-    members = [
-        Member(place, each.sink, each.node.node, each.state, operator(each.node))
-        for place, each in enumerate(whole.operators)
-    ]
-    found = [state for member in members for state in member.arrangements.values()]
-    assert len(found) == len(set(found)) > len(members)
-    kinds = {member.node: type(member.operator).__name__ for member in members}
+    stage = members(whole, 1)
+    found = [state for member in stage for state in member.arrangements.values()]
+    assert len(found) == len(set(found)) > len(stage)
+    kinds = {member.node: type(member.operator).__name__ for member in stage}
     assert kinds["join_2"] == kinds["join_3"] == "SemiJoin"
     assert (kinds["aggregate_1"], kinds["rank_1"], kinds["normalize_1"]) == ("Aggregate", "Rank", "Normalize")

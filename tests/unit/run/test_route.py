@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.order import comparable, join_bytes
-from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Rows, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.service.execute.failures import OnFailure
@@ -31,10 +31,10 @@ def test_what_goes_out_of_an_exit_goes_to_its_shard() -> None:
     fact = replace(way, calc=select(BLOCKED, key=Key(constant=b"some")))
 
     def sent(way: Exit, own: int | None) -> dict[int, list[int]]:
-        parts = list(deliver(way, changes, 3, own))
-        assert all((level, set(addressed(part, 9).side.tolist())) == (4, {1}) for _, level, part in parts)
+        parts = list(deliver(way, Batch(changes), 3, own))
+        assert all((level, set(addressed(part, 9).changes.side.tolist())) == (4, {1}) for _, level, part in parts)
         assert all(len(addressed(part, 9)) == len(part) for _, _, part in parts)
-        return {shard: part.seq.tolist() for shard, _, part in parts}
+        return {shard: part.changes.seq.tolist() for shard, _, part in parts}
 
     by_hash = {0: [0, 3, 6], 1: [1, 4], 2: [2, 5]}
     assert sent(way, None) == sent(way, 2) == by_hash
@@ -45,12 +45,11 @@ def test_what_goes_out_of_an_exit_goes_to_its_shard() -> None:
 
 def test_a_truncation_goes_to_every_shard() -> None:
     """Every shard may keep rows of the table."""
-    rows = Rows(np.array([RowKind.TRUNCATION], np.int8), np.ones(1, np.int64), binary([b""]))
     way = Exit("way", select(BLOCKED, key=by(BLOCKED, "who")), to=9, level=4, stays=False, traits=Traits())
-    changes = leave(way, rows, OnFailure("t"))
-    parts = [(shard, addressed(part, 9)) for shard, _, part in deliver(way, changes, 3) if len(part)]
-    assert [(shard, part.kind.tolist(), part.seq.tolist()) for shard, part in parts] == [
-        (shard, [RowKind.TRUNCATION], [1]) for shard in range(3)
+    batch = leave(way, Emitted(Rows.empty(), truncation=1), OnFailure("t"))
+    parts = [(shard, addressed(part, 9)) for shard, _, part in deliver(way, batch, 3) if len(part)]
+    assert [(shard, part.truncations, len(part.changes)) for shard, part in parts] == [
+        (shard, {0: 1}, 0) for shard in range(3)
     ]
 
 
@@ -62,7 +61,7 @@ def test_keys_that_are_equal_but_for_parts_kept_apart_are_in_one_shard() -> None
     none, zeros = binary([b""] * 40), np.zeros(40, np.int8)
     changes = Changes(zeros, zeros, hash64(key), key, none, np.arange(40), key)
     way = Exit("way", select(BLOCKED, key=Key(apart=1)), to=1, level=1, stays=False, traits=Traits())
-    found = {shard: part.seq for shard, _, part in deliver(way, changes, 3)}
+    found = {shard: part.changes.seq for shard, _, part in deliver(way, Batch(changes), 3)}
     alone = hash64(comparable(whose)) % np.uint64(3)
     assert {shard: seq.tolist() for shard, seq in found.items()} == {
         shard: np.flatnonzero(alone == shard).tolist() for shard in range(3)
@@ -76,10 +75,10 @@ def test_rows_for_a_sink_without_a_key_are_spread_by_their_content() -> None:
     nothing, same = binary([b""] * 100), np.zeros(100, np.uint64)
     changes = Changes(np.zeros(100, np.int8), np.zeros(100, np.int8), same, nothing, nothing, numbers, payload)
     way = Exit("way", select(BLOCKED), to=1, level=2, stays=True, traits=Traits(), spreads=True)
-    parts = {shard: part.payload.to_pylist() for shard, _, part in deliver(way, changes, 2)}
+    parts = {shard: part.changes.payload.to_pylist() for shard, _, part in deliver(way, Batch(changes), 2)}
     assert min(len(part) for part in parts.values()) > 20
     assert not set(parts[0]) & set(parts[1])
-    assert [(shard, len(part)) for shard, _, part in deliver(way, changes, 2, own=1)] == [(1, 100)]
+    assert [(shard, len(part)) for shard, _, part in deliver(way, Batch(changes), 2, own=1)] == [(1, 100)]
 
 
 def test_the_empty_key_has_a_shard() -> None:
@@ -96,7 +95,7 @@ def test_changes_reach_the_consumer_that_they_are_addressed_to() -> None:
     changes = Changes(sides, rows.astype(np.int8), rows.astype(np.uint64), bytes_, bytes_, rows, bytes_)
     places = [0, 1, 31, 32, 1000, MOST_PLACES - 1]
     for place in places:
-        sent = address(changes, place)
-        back = addressed(sent, place)
+        sent = address(Batch(changes), place)
+        back = addressed(sent, place).changes
         assert (back.side.tolist(), back.side.dtype) == (sides.tolist(), np.dtype(np.int8))
         assert sum(len(addressed(sent, other)) for other in places if other != place) == 0

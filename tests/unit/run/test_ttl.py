@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.batch import Batch
 from rowkind.service.graph import Exit
 from rowkind.service.run.memory import MemoryEngine
 from tests.clocked import Clocked, Line, job_of
@@ -94,19 +93,19 @@ def test_a_group_whose_rows_are_added_up_before_they_are_shuffled_is_refreshed(t
 
 def test_without_a_ttl_nothing_is_refreshed(tmp_path: Path) -> None:
     """No refresh moves in a plan without a TTL, and none leaves for the sink in one with a TTL."""
-    seen: list[tuple[str, RowKind]] = []
+    seen: list[str] = []
 
-    def watch(way: Exit, changes: Changes) -> None:
-        seen.extend((way.node, RowKind(kind)) for kind in changes.kind.tolist())
+    def watch(way: Exit, batch: Batch) -> None:
+        seen.extend([way.node] * len(batch.refreshes))
 
     text = JOB.format(sql="SELECT u.k, r.b FROM u JOIN r ON u.a = r.b")
-    for ttl, expected in (("ttl: 10s\n", [("normalize_1", RowKind.REFRESH)]), ("", [])):
+    for ttl, expected in (("ttl: 10s\n", ["normalize_1"]), ("", [])):
         query = Clocked.of(job_of(tmp_path, text.replace("ttl: 10s\n", ttl)))
         query.engine = MemoryEngine(query.sink, watch=watch)
         seen.clear()
         query.batch(0, ("u", "+U", U), ("r", "+I", {"b": 1}))
         query.batch(1, ("u", "+U", U))
-        assert [each for each in seen if each[1] == RowKind.REFRESH] == expected
+        assert seen == expected
 
 
 @pytest.mark.parametrize(

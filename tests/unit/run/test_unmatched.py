@@ -13,6 +13,7 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.partial_aggregate import PARTIAL, add_up
 from rowkind.service.execute import calc
@@ -80,7 +81,7 @@ def test_of_rows_that_were_added_up_the_group_is_known() -> None:
     """A sum that is taken from a group without rows comes back unmatched, and its letter has the group's columns."""
     sums = add_up(spec_of(SPENT), calc.run(COUNTED.calc, deleted(ORDERS, ORDER, seq=1)))
     aggregate = operator(SPENDING)
-    output = aggregate.process(sums, {name: MemoryStore() for name in aggregate.arrangements}, now=1)
+    output = aggregate.process(Batch(sums), {name: MemoryStore() for name in aggregate.arrangements}, now=1)
     assert output.unmatched.side.tolist() == [PARTIAL]
 
     found = letter(UnmatchedLetters(SPENDING), output.unmatched)

@@ -56,7 +56,7 @@ class _United:
     calls: Mapping[str, _Call]
 
 
-def unite_columns(query: Query) -> Query:
+def merge_equivalent_operators(query: Query) -> Query:
     """The query with what is alike made the same where that saves state."""
     united: dict[str, _United] = {}
     numbers: dict[int, int] = {}

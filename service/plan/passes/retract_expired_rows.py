@@ -33,7 +33,7 @@ from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 from rowkind.service.plan.tree import over, sides, with_inputs
 
 
-def take_back_expired(query: Query) -> Query:
+def retract_expired_rows(query: Query) -> Query:
     """The query with a Normalize that takes back what expires wherever somebody is to be told."""
     return replace(query, root=_Placing(query).below(query.root, query.ttl_hints))
 

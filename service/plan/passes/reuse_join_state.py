@@ -33,7 +33,7 @@ from rowkind.service.plan.tree import bottom_up, sides, walk
 _OF_PAIRS = ("inner", "left", "right", "full")
 
 
-def remake_inputs(query: Query) -> Query:
+def reuse_join_state(query: Query) -> Query:
     """The same query; what of its joins need not be kept is not. Where rows expire, refreshes are made of what is."""
     if any(side.ttl_ms is not None for node in walk(query.root) for side in sides(node)):
         return query

@@ -3,8 +3,9 @@
 A row is held back below the Over until no row can come any more that belongs before it or beside it, by a temporal
 filter as for ORDER BY. Then nothing comes between rows that are there, and no frame that ends with the row, or with its
 peers, has more in it later (Flink's append OVER). A frame that looks ahead by time is complete when the watermark has
-passed that time, which `hold_back` waits for above the Over; one that looks ahead by rows may wait for ever. Nor does
-the number of a row change then, so that the first rows of a partition stay its first (Flink's first-row deduplication).
+passed that time, which `delay_until_final` waits for above the Over; one that looks ahead by rows may wait for ever.
+Nor does the number of a row change then, so that the first rows of a partition stay its first (Flink's first-row
+deduplication).
 
 All rows of a partition are in one shard, so that they stay in order where more is due than one batch lets out. This is
 done for sinks that want final rows, and below row patterns, whose rows must not change. It is not done where rows may
@@ -27,16 +28,16 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalTemporalFilter,
 )
-from rowkind.service.plan.passes import hold_back
-from rowkind.service.plan.passes.allow_late import allowed_ms
-from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
-from rowkind.service.plan.passes.hold_back import wants_final, where_final
+from rowkind.service.plan.passes import delay_until_final
+from rowkind.service.plan.passes.apply_allowed_lateness import allowed_ms
+from rowkind.service.plan.passes.delay_until_final import wants_final, where_final
+from rowkind.service.plan.passes.derive_state_cleanup import Tables, passed, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.tree import Rules, changed
 
 
-def settle_orders(query: Query) -> Query:
+def buffer_until_watermark(query: Query) -> Query:
     """The query with rows in order below what goes by a time, if the sink wants final rows. Raises Refusal."""
     other = ", or say `emit: changes` and give the sink mode retract or upsert" * wants_final(query.root, query)
     tables = timed_tables(query.root)
@@ -84,7 +85,7 @@ def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> Log
         final=True,
         reason="rows come in the order of their time, so that what they are given by others does not change",
         at=node.at,
-        most=hold_back.AT_ONCE,
+        most=delay_until_final.AT_ONCE,
         partition=node.partition,
     )
     return replace(node.input, input=held)

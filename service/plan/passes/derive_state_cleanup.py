@@ -45,7 +45,7 @@ from rowkind.service.source_table import SourceTable
 Tables = Mapping[str, SourceTable]
 
 
-def close_inputs(query: Query) -> Query:
+def derive_state_cleanup(query: Query) -> Query:
     """Operators with what a watermark lets go of on each side."""
     tables = timed_tables(query.root)
     rules: Rules = {

@@ -42,7 +42,7 @@ from rowkind.service.plan.tree import Rules, first, over, rewritten
 from rowkind.service.source_table import SourceTable
 
 
-def tell_rows_apart(query: Query) -> Query:
+def add_row_digests(query: Query) -> Query:
     """Operators above tables without a key with a digest of each row among what they carry, where they need it."""
     rules: Rules = {
         LogicalBinary: partial(_binary, query.recorded),

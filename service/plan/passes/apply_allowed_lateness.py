@@ -2,11 +2,11 @@
 
     watermark: {column: placed, delay: 5s, allowed_lateness: 1h}
 
-Everything that a watermark closes (`passes.close_inputs`) is closed later by the lateness that the tables of its clock
-allow, the longest of them: when rows are late as well as until when they are kept. What a watermark lets out is not
-(`passes.hold_back`): a final row goes out as early as ever, and what comes late afterwards corrects it. But a row
-without a match waits the longer (`passes.hold_pads`), so that it need not be taken back. Row patterns are not closed
-later: they take their rows in order.
+Everything that a watermark closes (`passes.derive_state_cleanup`) is closed later by the lateness that the tables of
+its clock allow, the longest of them: when rows are late as well as until when they are kept. What a watermark lets out
+is not (`passes.delay_until_final`): a final row goes out as early as ever, and what comes late afterwards corrects it.
+But a row without a match waits the longer (`passes.delay_null_padding`), so that it need not be taken back. Row
+patterns are not closed later: they take their rows in order.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 
 from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.plan.logical import LogicalAggregate, LogicalInput, LogicalMatch, LogicalNode
-from rowkind.service.plan.passes.close_inputs import Tables, timed_tables
+from rowkind.service.plan.passes.derive_state_cleanup import Tables, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.tree import bottom_up
 
 
-def allow_late(query: Query) -> Query:
+def apply_allowed_lateness(query: Query) -> Query:
     """Operators that let go of their rows as much later as their tables allow."""
     tables = timed_tables(query.root)
     if not any(allowed_ms(tables, Clock(((name, 0),))) for name in tables):

@@ -3,8 +3,8 @@
 A row of a window is held back until no change of it can come any more: until the watermark passes the end of the
 window. What follows the time of a table is enough for that, whatever the query has made of it.
 
-Where tables allow rows to be late (`passes.allow_late`), a row goes out at the same time, and what comes late
-afterwards corrects it. Such a result is none for an append sink.
+Where tables allow rows to be late (`passes.apply_allowed_lateness`), a row goes out at the same time, and what comes
+late afterwards corrects it. Such a result is none for an append sink.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from rowkind.service.plan.logical import (
     LogicalSession,
     LogicalTemporalFilter,
 )
-from rowkind.service.plan.passes.allow_late import allowed_ms
-from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
+from rowkind.service.plan.passes.apply_allowed_lateness import allowed_ms
+from rowkind.service.plan.passes.derive_state_cleanup import Tables, passed, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime, micros
@@ -46,7 +46,7 @@ BY_THEIR_END = "have window_end beside window_start wherever rows of sessions ar
 _ENDS = ("window_end", "session_end")
 
 
-def hold_back(query: Query) -> Query:
+def delay_until_final(query: Query) -> Query:
     """The query with a temporal filter below the sink where it wants final rows. Raises Refusal."""
     if not wants_final(query.root, query) or _is_sorted(query.root):
         return query

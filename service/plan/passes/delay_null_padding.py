@@ -36,8 +36,8 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalTemporalFilter,
 )
-from rowkind.service.plan.passes.allow_late import allowed_ms
-from rowkind.service.plan.passes.close_inputs import Interval, Tables, interval, past, timed_tables
+from rowkind.service.plan.passes.apply_allowed_lateness import allowed_ms
+from rowkind.service.plan.passes.derive_state_cleanup import Interval, Tables, interval, past, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import family
@@ -47,7 +47,7 @@ from rowkind.service.plan.tree import bottom_up
 _WAITS = "#waits.{}"
 
 
-def hold_pads(query: Query) -> Query:
+def delay_null_padding(query: Query) -> Query:
     """Interval joins with a temporal filter above those that pad, unless the sink wants to see changes."""
     tables = timed_tables(query.root)
     if not tables:

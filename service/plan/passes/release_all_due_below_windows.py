@@ -1,8 +1,8 @@
 """Where rows that were held back go on to somebody who goes by the same time, all that is due comes in one batch.
 
-A temporal filter lets out so many rows at a time (`hold_back.AT_ONCE`), and the others in the next batches. Above it a
-window may be closed by then: what stayed behind would be late, or would begin a window again. The one filter below the
-sink, and that of an OVER or a rank whose rows go to the sink, may take their time.
+A temporal filter lets out so many rows at a time (`delay_until_final.AT_ONCE`), and the others in the next batches.
+Above it a window may be closed by then: what stayed behind would be late, or would begin a window again. The one filter
+below the sink, and that of an OVER or a rank whose rows go to the sink, may take their time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.tree import sides, with_inputs
 
 
-def let_out_whole(query: Query) -> Query:
+def release_all_due_below_windows(query: Query) -> Query:
     """The query without a bound to what comes at once below what closes by time."""
     return replace(query, root=_visit(query.root, closes=False))
 

@@ -31,7 +31,7 @@ _KINDS: Mapping[tuple[PhysicalJoinKind, bool], PhysicalJoinKind] = {
 """What a join is that leaves out by its answer, where it is to be true or to be false."""
 
 
-def leave_out_by_answers(query: Query) -> Query:
+def mark_joins_to_semi_joins(query: Query) -> Query:
     """The query with semi and anti joins for what is but a condition on an answer."""
     return replace(query, root=bottom_up(query.root, _visit))
 

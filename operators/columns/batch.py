@@ -1,0 +1,125 @@
+"""Batches: changes, and what travels beside them without being a change.
+
+A change inserts or retracts a row. Three other things cross a query, and most code never meets them:
+
+- A *refresh* names a row that was written again and is the same. An operator with a TTL keeps such a row longer, and
+  refreshes what it has made of that row. A refresh of a row that is not there, or has expired, has no effect.
+- A *truncation* retracts all rows of its table that arrived before it. It goes to every shard. Only operators that keep
+  all rows of the table receive it (`operators.truncation`).
+- A *dead letter* is a record or row that a job sends to its dead letter topic. Only the writer looks inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import pyarrow as pa
+
+from rowkind.operators.columns.changes import Changes, Rows, binary, concat_binary
+
+_NO_ROWS, _NO_CHANGES, _NO_LETTERS = Rows.empty(), Changes.empty(), binary(())
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """What a scan or an operator emits for a batch, without a destination yet.
+
+    - `refreshes`: rows written again, as insertions. A scan emits none.
+    - `truncation`: the arrival number of the last truncation of a scan's table; None without one.
+    """
+
+    rows: Rows
+    refreshes: Rows = _NO_ROWS
+    truncation: int | None = None
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """The rows and refreshes of an operator's parts."""
+        return cls(Rows.concat([each.rows for each in parts]), Rows.concat([each.refreshes for each in parts]))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Changes on their way to consumers, and what travels beside them.
+
+    - `refreshes`: rows written again, as insertions.
+    - `truncations`: by side, the arrival number of the last truncation.
+    - `letters`: dead letters, packed.
+    """
+
+    changes: Changes
+    refreshes: Changes = _NO_CHANGES
+    truncations: Mapping[int, int] = field(default_factory=dict)
+    letters: pa.BinaryArray = field(default_factory=lambda: _NO_LETTERS)
+
+    def __len__(self) -> int:
+        return len(self.changes) + len(self.refreshes) + len(self.truncations) + len(self.letters)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Nothing."""
+        return cls(_NO_CHANGES)
+
+    @classmethod
+    def of_letters(cls, letters: pa.BinaryArray) -> Self:
+        """Dead letters alone."""
+        return cls(_NO_CHANGES, letters=letters)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """All parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        truncations: dict[int, int] = {}
+        for each in parts:
+            for side, seq in each.truncations.items():
+                truncations[side] = max(seq, truncations.get(side, seq))
+        return cls(
+            Changes.concat([each.changes for each in parts]),
+            Changes.concat([each.refreshes for each in parts if len(each.refreshes)]),
+            truncations,
+            concat_binary([each.letters for each in parts if len(each.letters)]),
+        )
+
+    @property
+    def touched(self) -> Changes:
+        """The changes, then the refreshes: all rows whose keys the batch concerns."""
+        return Changes.concat([self.changes, self.refreshes]) if len(self.refreshes) else self.changes
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+        return self.changes.nbytes + self.refreshes.nbytes + int(self.letters.nbytes)
+
+    def side(self, side: int) -> Self:
+        """What is for one side."""
+        truncations = {side: self.truncations[side]} if side in self.truncations else {}
+        changes, refreshes = (part.filter(part.side == side) for part in (self.changes, self.refreshes))
+        return replace(self, changes=changes, refreshes=refreshes, truncations=truncations)
+
+    def piece(self, number: int, pieces: int) -> Self:
+        """One of so many pieces of about the same size. Truncations are in the first."""
+        if pieces == 1:
+            return self
+
+        def bounds(count: int) -> tuple[int, int]:
+            return count * number // pieces, count * (number + 1) // pieces
+
+        start, end = bounds(len(self.letters))
+        return type(self)(
+            self.changes.slice(*bounds(len(self.changes))),
+            self.refreshes.slice(*bounds(len(self.refreshes))),
+            self.truncations if number == 0 else {},
+            self.letters.slice(start, end - start),
+        )
+
+    def with_sub_keys(self, sub_key: pa.BinaryArray) -> Self:
+        """The same with other sub-keys, given in the order of `touched`."""
+        changes, refreshes = len(self.changes), len(self.refreshes)
+        return replace(
+            self,
+            changes=replace(self.changes, sub_key=sub_key.slice(0, changes)),
+            refreshes=replace(self.refreshes, sub_key=sub_key.slice(changes, refreshes)),
+        )

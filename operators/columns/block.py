@@ -1,0 +1,134 @@
+"""Blocks: a batch for one shard as an Arrow IPC stream, which is all that Spark shuffles.
+
+A block is one record batch: the changes, then the refreshes, then the dead letters, which fill the payload column
+alone. The schema's metadata says how many refreshes and letters there are, and has what rides along: truncations,
+counters, the extent of the batch of the source, marks of time. No other module knows this encoding.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Changes, constant
+
+Counters = Mapping[str, float]
+"""Samples that ride along with a block to the writer, by name in the exposition format, e.g.
+`rowkind_rows_in_total{table="orders",kind="+I"}`. Counters add up; names that end in no `_total` are gauges of one
+shard each and replace."""
+
+TimeMarks = Mapping[str, Mapping[int, int | None]]
+"""How far the time of each partition of some tables has come, in ms since the epoch; None where that is not known."""
+
+_BESIDE = b"rowkind.beside"
+_COUNTERS = b"rowkind.counters"
+_MARKS = b"rowkind.marks"
+_REPORTS = b"rowkind.reports"
+_EXTENT = b"rowkind.extent"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A batch for one shard and what rides along, as they cross Spark.
+
+    That is counters, what batch of its source it is, marks of time, and whether the shard is to report its state.
+    """
+
+    batch: Batch = field(default_factory=Batch.empty)
+    counters: Counters = field(default_factory=dict)
+    extent: str = ""
+    marks: TimeMarks = field(default_factory=dict)
+    reports: bool = False
+
+    @property
+    def changes(self) -> Changes:
+        """The changes of the batch."""
+        return self.batch.changes
+
+    def to_bytes(self) -> bytes:
+        """This block as an Arrow IPC stream."""
+        metadata = {_COUNTERS: json.dumps(self.counters)} if self.counters else {}
+        if self.extent:
+            metadata[_EXTENT] = self.extent
+        if self.marks:
+            metadata[_MARKS] = json.dumps(self.marks)
+        if self.reports:
+            metadata[_REPORTS] = ""
+        rows, batch = self.batch.touched, self.batch
+        if len(batch.refreshes) or len(batch.letters) or batch.truncations:
+            metadata[_BESIDE] = json.dumps([len(batch.refreshes), len(batch.letters), batch.truncations])
+            rows = Changes.concat([rows, _as_rows(batch.letters)])
+        columns = pa.RecordBatch.from_arrays(
+            [
+                pa.array(rows.side, pa.int16()),
+                pa.array(rows.kind),
+                pa.array(rows.hash),
+                rows.key,
+                rows.sub_key,
+                pa.array(rows.seq),
+                rows.payload,
+            ],
+            schema=_SCHEMA.with_metadata(metadata or None),
+        )
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, columns.schema) as stream:
+            stream.write_batch(columns)
+        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_bytes(cls, data: bytes | pa.Buffer) -> Self:
+        """The block that `to_bytes` wrote; the columns are views of `data` where Arrow allows it."""
+        with pa.ipc.open_stream(data) as stream:
+            columns: Any = stream.read_next_batch()
+        side, kind, hashes, key, sub_key, seq, payload = columns.columns
+        metadata = columns.schema.metadata or {}
+        rows = Changes(side.to_numpy(), kind.to_numpy(), hashes.to_numpy(), key, sub_key, seq.to_numpy(), payload)
+        return cls(
+            _taken_apart(rows, *json.loads(metadata[_BESIDE])) if _BESIDE in metadata else Batch(rows),
+            json.loads(metadata[_COUNTERS]) if _COUNTERS in metadata else {},
+            metadata.get(_EXTENT, b"").decode(),
+            _marks(metadata[_MARKS]) if _MARKS in metadata else {},
+            _REPORTS in metadata,
+        )
+
+
+def _as_rows(letters: pa.BinaryArray) -> Changes:
+    count = len(letters)
+    none, zeros = constant(b"", count), np.zeros(count, np.int8)
+    return Changes(zeros, zeros, zeros.astype(np.uint64), none, none, zeros.astype(np.int64), letters)
+
+
+def _taken_apart(rows: Changes, refreshes: int, letters: int, truncations: Mapping[str, int]) -> Batch:
+    """The batch whose changes, refreshes and letters these rows are; in JSON, every name is text."""
+    changed, kept = len(rows) - refreshes - letters, len(rows) - letters
+    return Batch(
+        rows.slice(0, changed),
+        rows.slice(changed, kept),
+        {int(side): seq for side, seq in truncations.items()},
+        rows.payload.slice(kept),
+    )
+
+
+def _marks(text: bytes) -> TimeMarks:
+    """The marks in JSON, where every name is text."""
+    tables = json.loads(text).items()
+    return {table: {int(number): mark for number, mark in partitions.items()} for table, partitions in tables}
+
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("side", pa.int16(), nullable=False),
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("sub_key", pa.binary(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)

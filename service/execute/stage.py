@@ -1,0 +1,191 @@
+"""The stage loop: what the operators of a stage do with one batch of one shard, in Spark's tasks and in memory alike.
+
+The loop visits the members of the stage in the order of the graph, so that each operator runs after those that feed it:
+
+    changes for the member ─▶ delete times ─▶ late changes dropped ─▶ operator ─▶ a calc for each exit
+             ▲                                                                           │
+             └─────────────── changes for a member of the same stage ◀───────────────────┤
+                                                                    all other exits: the engine
+
+The engine provides what differs: the changes and watermarks of the batch, the state, and what it does with the outputs:
+Spark cuts them into blocks and makes dead letters, the in-memory engine nets the result and calls back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from rowkind.operators.arrangement.arrangement import StateSize, kept
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Changes
+from rowkind.operators.errors import RowFailed
+from rowkind.operators.operator import Output
+from rowkind.service.execute.blocks import Tally
+from rowkind.service.execute.delete_times import DeleteTimes
+from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator, misfits
+from rowkind.service.execute.fallible import misfit
+from rowkind.service.execute.lateness import Lateness, may_be_late
+from rowkind.service.execute.members import Member, arrangement
+from rowkind.service.execute.operators import operator, sources, tables
+from rowkind.service.execute.promises import Broken, broken
+from rowkind.service.execute.route import leave, shard_without_key
+from rowkind.service.execute.watermarks import Passing, Watermarks, passing
+from rowkind.service.graph import Exit, Graph, always_runs, waits
+
+
+class ShardState(Protocol):
+    """The state of one shard of a stage, for the length of one batch."""
+
+    @property
+    def seconds(self) -> float:
+        """How long reading and writing have taken so far."""
+
+    def store(self, name: str) -> BlobStore:
+        """The blobs of the arrangement that has this name in the stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardBatch:
+    """One batch of one shard.
+
+    - `now`: the time of the batch in ms. `before`, `after`: the watermarks before the batch and after it.
+    - `inbox`: the changes for each member, by its place. The loop takes them out, and adds those between members.
+    - `reports`: every member reports the size of its state, even if it has nothing to do.
+    """
+
+    shard: int
+    now: int
+    before: Watermarks
+    after: Watermarks
+    inbox: dict[int, list[Batch]]
+    reports: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOutput:
+    """What one member has made of a batch.
+
+    - `sent`: the batch for each exit, those for members of the same stage included.
+    - `late`: changes that came too late at the `watermark` before the batch, in ms.
+    - `broken`: promises of tables that the batch did not keep. `left_out`: rows on which an expression failed.
+    """
+
+    member: Member
+    tally: Tally
+    state: StateSize
+    sent: Sequence[tuple[Exit, Batch]] = ()
+    late: Changes = field(default_factory=Changes.empty)
+    watermark: int = 0
+    unmatched: Changes = field(default_factory=Changes.empty)
+    broken: Sequence[Broken] = ()
+    left_out: Sequence[LeftOut] = ()
+
+
+def members(of: Graph, shards: int) -> list[Member]:
+    """The operators of a graph in the order of their places, each as a member of the stage of its level."""
+    return [
+        Member(
+            place=place,
+            sink=each.sink,
+            node=each.node.node,
+            state=each.state,
+            operator=operator(each.node, refreshes=each.refreshes),
+            exits=each.exits,
+            sources=sources(each.node),
+            failure=OnFailure(f"{each.sink}.{each.node.node}", tables=tables(each.node)),
+            always_runs=shard_without_key(shards) if always_runs(each.node) else None,
+            clock=each.clock,
+            waits=waits(each.node),
+            lateness=Lateness(each.node) if may_be_late(each.node) else None,
+            delete_times=DeleteTimes.of(each.node),
+            on_error=each.node.calc.on_error,
+            misfit=misfit(each.node),
+            reads={name: arrangement(of.operators[at].state, known) for name, (at, known) in each.reads.items()},
+        )
+        for place, each in enumerate(of.operators)
+    ]
+
+
+def run(stage: Sequence[Member], batch: ShardBatch, state: ShardState) -> Iterator[MemberOutput]:
+    """The output of each member that had something to do, in order. Raises ExpressionError."""
+    places = {member.place for member in stage}
+    for member in stage:
+        own = Batch.concat(batch.inbox.pop(member.place, []))
+        if len(own) or member.always_runs == batch.shard or member.waits:
+            output = _run_member(member, own, batch, state)
+            for way, sent in output.sent:
+                if way.to in places:
+                    batch.inbox.setdefault(way.to, []).append(sent)
+            yield output
+        elif batch.reports:
+            size, tally = _kept(member, state), Tally(member.sink, member.node)
+            tally.set_state(batch.shard, size)
+            yield MemberOutput(member, tally, size)
+
+
+def _run_member(member: Member, own: Batch, batch: ShardBatch, state: ShardState) -> MemberOutput:
+    changes = own.changes
+    if member.delete_times is not None:
+        changes = member.delete_times(changes, batch.before)
+    clock = member.clock
+    moved = Passing(batch.now, batch.now) if clock is None else passing(batch.before, batch.after, clock)
+    changes, late = _without_late(member, changes, moved.before)
+    # A refresh comes too late for a row that is gone.
+    refreshes, _ = _without_late(member, own.refreshes, moved.before)
+    tally = Tally(member.sink, member.node)
+    if len(late):
+        tally.add_late(len(late))
+    output = _process(member, replace(own, changes=changes, refreshes=refreshes), member.moment(moved), state, tally)
+    tally.set_state(batch.shard, output.state)
+    if member.waits and clock is not None:
+        tally.set_due(batch.shard, batch.after.due_ms(clock, output.due))
+    found = tuple(broken(output, member.sources))
+    for each in found:
+        tally.add_broken(each)
+    started = time.perf_counter()
+    left_out: list[LeftOut] = []
+    failure = replace(member.failure, tell=left_out.append)
+    misfits(output.failed, member.misfit, member.on_error, failure)
+    sent = [(way, leave(way, output.emitted, failure)) for way in member.exits]
+    tally.add_seconds("calc", time.perf_counter() - started)
+    tally.add_failed(sum(len(each.reasons) for each in left_out))
+    return MemberOutput(member, tally, output.state, sent, late, moved.before, output.unmatched, found, left_out)
+
+
+def _without_late(member: Member, changes: Changes, watermark: int) -> tuple[Changes, Changes]:
+    """The changes that are in time, and those that are late."""
+    if member.lateness is None:
+        return changes, Changes.empty()
+    late = member.lateness(changes, watermark)
+    if not late.any():
+        return changes, Changes.empty()
+    return changes.filter(~late), changes.filter(late)
+
+
+def _process(member: Member, batch: Batch, now: int, state: ShardState, tally: Tally) -> Output:
+    """Run the operator and count what it does."""
+    tally.add_rows_in(batch.changes.kind)
+    started, before = time.perf_counter(), state.seconds
+    stores: Mapping[str, BlobStore] = {name: state.store(known) for name, known in member.arrangements.items()}
+    try:
+        output = member.operator.process(batch, stores, now)
+    except RowFailed as error:
+        raise failed_in_operator(error, member.failure) from None
+    seconds = state.seconds - before
+    tally.add_seconds("state", seconds)
+    tally.add_seconds("operator", time.perf_counter() - started - seconds)
+    tally.add_rows_out(output.emitted)
+    tally.add_merged(output.merged_rows)
+    tally.add_unmatched(len(output.unmatched))
+    tally.add_expired(output.expired)
+    return output
+
+
+def _kept(member: Member, state: ShardState) -> StateSize:
+    """How much state a member keeps, of which it reads and writes nothing in this batch."""
+    names = [arrangement(member.state, name) for name in member.operator.arrangements]
+    return sum((kept(state.store(name), name) for name in names), StateSize())
