@@ -99,19 +99,19 @@ def _by_value(source: Type, target: Type) -> Callable[[Any], Any] | None:
         return (lambda value: sent(target, value)) if is_spelled(target) else None
     if source.kind == "fixed" and source.logical == "uuid" and target.kind == "string":
         return lambda value: str(uuid.UUID(bytes=value))
-    if target.logical != "decimal":
-        return None
+    return _as_decimal(source, target) if target.logical == "decimal" else None
+
+
+def _as_decimal(source: Type, target: Type) -> Callable[[Any], Any] | None:
     if source.name == _VARIABLE_SCALE:
         return lambda value: sent(target, scaled(**value))
     if source.says == "big-decimal":
         return lambda value: sent(target, big_decimal(value))
-    if source.kind in ("int", "long", "double") and ticks(source) is None:
-        return lambda value: sent(target, value)
     if source.kind == "float":
         return lambda value: sent(target, Decimal(str(np.float32(value))))
-    if source.logical == "decimal" and source.precision > MOST_DIGITS and source.scale <= target.scale:
-        return lambda value: sent(target, value)
-    return None
+    number = source.kind in ("int", "long", "double") and ticks(source) is None
+    wide = source.logical == "decimal" and source.precision > MOST_DIGITS and source.scale <= target.scale
+    return (lambda value: sent(target, value)) if number or wide else None
 
 
 def _scalar(source: Type, target: Type) -> bool:

@@ -6,12 +6,14 @@ decimal with too many digits, a time out of range. Such a row gets a flaw and a 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.buffers import Bools, Ints, Words, primitive, spans, spread
 from rowkind.avro.cursor import FRONT, Cursor, Fault
-from rowkind.avro.type import Type, null_branch
+from rowkind.avro.type import Type, TypeKind, null_branch
 from rowkind.avro.walk import Items, NamedTypes, each_item, skip, width
 
 _DAY_MS = 86_400_000
@@ -39,29 +41,16 @@ def decode(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
     if type_.logical == "decimal":
         return _decimal(type_, cursor)
     match type_.kind:
-        case "null":
-            return pa.nulls(len(cursor))
-        case "boolean":
-            return pa.array(cursor.byte() != 0)
-        case "int" | "long":
-            return _integer(type_, cursor)
-        case "float" | "double" | "fixed":
-            return _fixed(type_, cursor)
-        case "bytes":
-            return _bytes(cursor)
-        case "string":
-            return text(_bytes(cursor), cursor)
-        case "enum":
-            index = cursor.index(len(type_.symbols), Fault.SYMBOL)
-            return pa.array(type_.symbols, pa.string()).take(pa.array(index))
         case "record":
             scope = {**scope, type_.name: type_}
             columns = [decode(field.type, cursor, scope) for field in type_.fields]
             return pa.Array.from_buffers(type_.arrow, len(cursor), [None], children=columns)
         case "array" | "map":
             return _items(type_, cursor, scope)
-        case _:
+        case "union" | "reference":
             return _packed(type_, cursor, scope)
+        case scalar:
+            return _SCALARS[scalar](type_, cursor)
 
 
 def gather(cursor: Cursor, starts: Ints, ends: Ints) -> pa.BinaryArray:
@@ -97,6 +86,11 @@ def _bytes(cursor: Cursor) -> pa.BinaryArray:
     return gather(cursor, starts, cursor.position)
 
 
+def _symbols(type_: Type, cursor: Cursor) -> pa.StringArray:
+    index = cursor.index(len(type_.symbols), Fault.SYMBOL)
+    return pa.array(type_.symbols, pa.string()).take(pa.array(index))
+
+
 def _integer(type_: Type, cursor: Cursor) -> pa.Array:
     values = cursor.varint()
     if type_.logical in BOUNDED_TIMES and len(values):
@@ -125,6 +119,21 @@ def _fixed(type_: Type, cursor: Cursor) -> pa.Array:
         return pa.array([b""] * len(cursor), type_.arrow)
     values = gather(cursor, starts, cursor.position)
     return pa.Array.from_buffers(type_.arrow, len(values), [None, values.buffers()[2]])
+
+
+_SCALARS: Mapping[TypeKind, Callable[[Type, Cursor], pa.Array]] = {
+    "null": lambda _, cursor: pa.nulls(len(cursor)),
+    "boolean": lambda _, cursor: pa.array(cursor.byte() != 0),
+    "int": _integer,
+    "long": _integer,
+    "float": _fixed,
+    "double": _fixed,
+    "fixed": _fixed,
+    "bytes": lambda _, cursor: _bytes(cursor),
+    "string": lambda _, cursor: text(_bytes(cursor), cursor),
+    "enum": _symbols,
+}
+"""Decodes one value of every row, by the kind of its type."""
 
 
 def _items(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:

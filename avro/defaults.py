@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rowkind.avro.errors import SchemaError
-from rowkind.avro.type import Field, Type, null_branch
+from rowkind.avro.type import Field, Type, TypeKind, null_branch
 
 
 def default_bytes(field: Field) -> bytes | None:
@@ -26,32 +27,31 @@ def nothing(type_: Type) -> bytes:
     return _pack(type_, _zero(type_))
 
 
+_ZEROS: Mapping[TypeKind, Any] = {
+    "boolean": False,
+    **dict.fromkeys(("int", "long", "float", "double"), 0),
+    **dict.fromkeys(("bytes", "string"), ""),
+    "array": (),
+    "map": {},
+}
+
+
 def _zero(type_: Type) -> Any:
     if type_.nullable:
         return None
     match type_.kind:
-        case "boolean":
-            return False
-        case "int" | "long" | "float" | "double":
-            return 0
         case "bytes" if type_.logical == "decimal":
             return "\0"
-        case "bytes" | "string":
-            return ""
         case "fixed":
             return "\0" * type_.size
         case "enum":
             return type_.symbols[0]
         case "record":
             return {inner.name: _zero(inner.type) for inner in type_.fields}
-        case "array":
-            return []
-        case "map":
-            return {}
         case "union":
             return _zero(type_.branches[0])
-        case _:
-            return None
+        case kind:
+            return _ZEROS.get(kind)
 
 
 def varint(number: int) -> bytes:
@@ -70,38 +70,42 @@ def _pack(type_: Type, value: Any) -> bytes:
         null, there = (b"\x00", b"\x02") if type_.null_first else (b"\x02", b"\x00")
         return null if value is None else there + _pack(type_.required, value)
     match type_.kind:
-        case "null":
-            return b""
-        case "boolean":
-            return bytes([bool(value)])
-        case "int" | "long":
-            return varint(int(value))
-        case "float":
-            return struct.pack("<f", float(value))
-        case "double":
-            return struct.pack("<d", float(value))
-        case "bytes":
-            return varint(len(value)) + value.encode("latin-1")  # type: ignore[no-any-return]
-        case "fixed":
-            return value.encode("latin-1")  # type: ignore[no-any-return]
-        case "string":
-            raw = value.encode()
-            return varint(len(raw)) + raw  # type: ignore[no-any-return]
         case "enum":
             return varint(type_.symbols.index(value))
         case "record":
             return b"".join(_member(field, value) for field in type_.fields)
         case "array":
-            items = b"".join(_pack(type_.element, item) for item in value)
-            return (varint(len(value)) + items if value else b"") + b"\x00"
+            return _block([_pack(type_.element, item) for item in value])
         case "map":
-            entries = b"".join(_pack(Type("string"), key) + _pack(type_.element, item) for key, item in value.items())
-            return (varint(len(value)) + entries if value else b"") + b"\x00"
+            return _block([_SCALARS["string"](key) + _pack(type_.element, item) for key, item in value.items()])
         case "union":
             branch = null_branch(type_) if value is None and type_.nullable else 0
             return varint(branch) + _pack(type_.branches[branch], value)
-        case _:
+        case "reference":
             raise TypeError(type_.kind)
+        case scalar:
+            return _SCALARS[scalar](value)
+
+
+_SCALARS: Mapping[TypeKind, Callable[[Any], bytes]] = {
+    "null": lambda _: b"",
+    "boolean": lambda value: bytes([bool(value)]),
+    "int": lambda value: varint(int(value)),
+    "long": lambda value: varint(int(value)),
+    "float": lambda value: struct.pack("<f", float(value)),
+    "double": lambda value: struct.pack("<d", float(value)),
+    "bytes": lambda value: _sized(value.encode("latin-1")),
+    "fixed": lambda value: bytes(value.encode("latin-1")),
+    "string": lambda value: _sized(value.encode()),
+}
+
+
+def _sized(raw: bytes) -> bytes:
+    return varint(len(raw)) + raw
+
+
+def _block(items: list[bytes]) -> bytes:
+    return (varint(len(items)) + b"".join(items) if items else b"") + b"\x00"
 
 
 def _member(field: Field, value: dict[str, Any]) -> bytes:

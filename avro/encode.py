@@ -77,10 +77,32 @@ def _value(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, 
     """Append the values of a type without its null branch; where `mask` is not set, nothing."""
     if type_.logical == "decimal":
         _decimal(type_, column, mask, rows, name)
-        return
+    elif type_.kind not in ("union", "reference", "record", "array", "map"):
+        _scalar(type_, column, mask, rows, name)
+    elif mask is None:
+        _nested(type_, column, rows, name)
+    else:
+        # Nested values are written for the rows that have them, and then spread over all.
+        present = RowBuilder(int(mask.sum()))
+        _nested(type_, column.filter(pa.array(mask)), present, name)
+        rows.bytes(expand(present.finish(), mask))
+
+
+def _nested(type_: Type, column: pa.Array, rows: RowBuilder, name: str) -> None:
     match type_.kind:
-        case "null":
-            pass
+        case "union" if column.null_count:
+            rows.bytes(as_binary(column).fill_null(null_value(type_)))
+        case "union" | "reference":
+            rows.bytes(as_binary(column))
+        case "record":
+            for i, field in enumerate(type_.fields):
+                write(field.type, column.field(i), rows, f"{name}.{field.name}")
+        case _:
+            _items(type_, column, rows, name)
+
+
+def _scalar(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, name: str) -> None:
+    match type_.kind:
         case "boolean":
             bits = column if mask is None else column.fill_null(False)
             values = np.asarray(bits.to_numpy(zero_copy_only=False), np.bool_)
@@ -101,21 +123,6 @@ def _value(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, 
             rows.bytes(as_binary(column))
         case "enum":
             rows.varint(_symbols(type_, column, name), mask)
-        case "union" if column.null_count:
-            rows.bytes(as_binary(column).fill_null(null_value(type_)))
-        case "union" | "reference" if mask is None:
-            rows.bytes(as_binary(column))
-        case "record" if mask is None:
-            for i, field in enumerate(type_.fields):
-                write(field.type, column.field(i), rows, f"{name}.{field.name}")
-        case "array" | "map" if mask is None:
-            _items(type_, column, rows, name)
-        case _:
-            # What is not a plain number or text is written for the rows that have it, and then spread over all.
-            assert mask is not None, "a mask was asked for above"
-            present = RowBuilder(int(mask.sum()))
-            _value(type_, column.filter(pa.array(mask)), None, present, name)
-            rows.bytes(expand(present.finish(), mask))
 
 
 def _none() -> Ints:

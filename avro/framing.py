@@ -81,36 +81,12 @@ def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing
         fault[source.missing] = _MISSING
     if framing == "none":
         return Framed((None,), np.where(fault == 0, 0, -1), _cut(source, source.starts, fault), fault, values)
-    starts = source.starts
-    headed = None
+    prefixes = _prefixes(source)
     if headers is not None and headers.null_count < len(headers):
-        headed = np.asarray(headers.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-    own, number, guid, length = _prefixes(source)
-    if headed is not None:
-        of_header = PaddedBytes(headers)
-        theirs, their_number, their_guid, _ = _prefixes(of_header)
-        own = np.where(headed, theirs, own)
-        number = np.where(headed, their_number, number)
-        guid = np.where(headed[:, None], their_guid, guid)
-        length = np.where(headed, 0, length)
-    fault = np.where(fault == 0, own, fault)
-    payload = _cut(source, np.minimum(starts + length, source.ends), fault)
-    if len(values) and number[0] >= 0 and not fault.any() and (number == number[0]).all():
-        # Nearly always all are of one schema, which is seen at once.
-        return Framed((int(number[0]),), np.zeros(len(values), np.int64), payload, fault, values)
-    good = fault == 0
-    by_guid = good & (number < 0)
-    schemas: list[SchemaId] = []
-    schema = np.full(len(values), -1, np.int64)
-    plain = good & ~by_guid
-    ids, inverse = np.unique(number[plain], return_inverse=True)
-    schema[plain] = inverse
-    schemas.extend(int(id_) for id_ in ids)
-    if by_guid.any():
-        found, inverse = np.unique(guid[by_guid], axis=0, return_inverse=True)
-        schema[by_guid] = len(schemas) + inverse.ravel()
-        schemas.extend(uuid.UUID(bytes=row.astype(">u4").tobytes()) for row in found)
-    return Framed(tuple(schemas), schema, payload, fault, values)
+        prefixes = _headed(prefixes, headers)
+    fault = np.where(fault == 0, prefixes.fault, fault)
+    payload = _cut(source, np.minimum(source.starts + prefixes.length, source.ends), fault)
+    return Framed(*prefixes.schemas(fault == 0), payload, fault, values)
 
 
 def frame(schema_id: int, payloads: pa.BinaryArray) -> pa.BinaryArray:
@@ -125,8 +101,47 @@ def _cut(source: PaddedBytes, starts: Ints, fault: Bytes) -> pa.BinaryArray:
     return expand(spans(source.data[FRONT:], starts[good] - FRONT, source.ends[good] - FRONT), good)
 
 
-def _prefixes(source: PaddedBytes) -> tuple[Bytes, Ints, npt.NDArray[np.int64], Ints]:
+@dataclass(frozen=True, slots=True)
+class _Prefixes:
     """Of every row: what is wrong with its prefix, its id or -1, its GUID in four words, and the prefix's length."""
+
+    fault: Bytes
+    number: Ints
+    guid: npt.NDArray[np.int64]
+    length: Ints
+
+    def schemas(self, good: Bools) -> tuple[tuple[SchemaId, ...], Ints]:
+        """The schemas that occur in good rows, and for every row which of them, -1 for others."""
+        number = self.number
+        if len(number) and number[0] >= 0 and good.all() and (number == number[0]).all():
+            # Nearly always all are of one schema, which is seen at once.
+            return (int(number[0]),), np.zeros(len(number), np.int64)
+        by_guid = good & (number < 0)
+        schema = np.full(len(number), -1, np.int64)
+        plain = good & ~by_guid
+        ids, inverse = np.unique(number[plain], return_inverse=True)
+        schema[plain] = inverse
+        schemas: list[SchemaId] = [int(id_) for id_ in ids]
+        if by_guid.any():
+            found, inverse = np.unique(self.guid[by_guid], axis=0, return_inverse=True)
+            schema[by_guid] = len(schemas) + inverse.ravel()
+            schemas.extend(uuid.UUID(bytes=row.astype(">u4").tobytes()) for row in found)
+        return tuple(schemas), schema
+
+
+def _headed(own: _Prefixes, headers: pa.BinaryArray) -> _Prefixes:
+    """The prefixes in the headers of the records that have one, whose values begin without any."""
+    headed = np.asarray(headers.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    theirs = _prefixes(PaddedBytes(headers))
+    return _Prefixes(
+        np.where(headed, theirs.fault, own.fault),
+        np.where(headed, theirs.number, own.number),
+        np.where(headed[:, None], theirs.guid, own.guid),
+        np.where(headed, 0, own.length),
+    )
+
+
+def _prefixes(source: PaddedBytes) -> _Prefixes:
     magic = source.data[source.starts]
     size = source.ends - source.starts
     word = source.words[source.starts].byteswap()
@@ -144,4 +159,4 @@ def _prefixes(source: PaddedBytes) -> tuple[Bytes, Ints, npt.NDArray[np.int64], 
             words = source.words[at + 8 * i].byteswap()
             guid[rows, 2 * i] = (words >> np.uint64(32)).astype(np.int64)
             guid[rows, 2 * i + 1] = (words & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    return fault, number, guid, length
+    return _Prefixes(fault, number, guid, length)

@@ -210,6 +210,18 @@ def _from_json(type_: Type, value: Any, read: _Reads = spelled) -> Any:
 
 def _plain(type_: Type, value: Any, read: _Reads) -> Any:
     match type_.kind:
+        case "array" if isinstance(value, list):
+            return [_from_json(type_.element, item, read) for item in value]
+        case "map" if isinstance(value, dict):
+            return [(name, _from_json(type_.element, item, read)) for name, item in value.items()]
+        case "record" if isinstance(value, dict) and (not value or any(each.name in value for each in type_.fields)):
+            return {field.name: _from_json(field.type, value.get(field.name), read) for field in type_.fields}
+        case _:
+            return _scalar(type_, value)
+
+
+def _scalar(type_: Type, value: Any) -> Any:
+    match type_.kind:
         case "boolean" if isinstance(value, bool):
             return value
         case "int" | "long" if isinstance(value, int) and not isinstance(value, bool):
@@ -217,9 +229,7 @@ def _plain(type_: Type, value: Any, read: _Reads) -> Any:
             if -(2**bits) <= value < 2**bits:
                 return value
             raise ValueProblem(f"{value} is too large for {type_.sql}")
-        case "float" | "double" if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-            return float(value)
-        case "float" | "double" if value in ("NaN", "Infinity", "-Infinity"):
+        case "float" | "double" if _is_number(value) or value in ("NaN", "Infinity", "-Infinity"):
             return float(value)
         case "string" if isinstance(value, str):
             return parsed(value, lambda text: text.encode() and text, "Unicode text")
@@ -229,11 +239,9 @@ def _plain(type_: Type, value: Any, read: _Reads) -> Any:
             return value
         case "bytes" | "fixed" if isinstance(value, str):
             return parsed(value, lambda text: base64.b64decode(text, validate=True), "base64")
-        case "array" if isinstance(value, list):
-            return [_from_json(type_.element, item, read) for item in value]
-        case "map" if isinstance(value, dict):
-            return [(name, _from_json(type_.element, item, read)) for name, item in value.items()]
-        case "record" if isinstance(value, dict) and (not value or any(each.name in value for each in type_.fields)):
-            return {field.name: _from_json(field.type, value.get(field.name), read) for field in type_.fields}
     expected = f"one of {', '.join(type_.symbols)}" if type_.kind == "enum" else type_.sql
     raise ValueProblem(f"{shown(value)} is not {expected}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)

@@ -6,9 +6,9 @@ the faults, looks at that item itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from rowkind.avro.type import Type
+from rowkind.avro.type import Type, TypeKind
 
 Skipper = Callable[[memoryview, int, int], int]
 """From the bytes, a position and the row's end to the position behind the value, or -1."""
@@ -20,29 +20,15 @@ def skipper(type_: Type) -> Skipper | None:
         value = skipper(type_.required)
         return value and _optional(value, 2 if type_.null_first else 0)
     match type_.kind:
-        case "null":
-            return _fixed(0)
-        case "boolean":
-            return lambda data, at, end: at + 1 if at < end and data[at] < 2 else -1
-        case "int":
-            return _number(-(1 << 31), 1 << 31)
-        case "long":
-            return _number(-(1 << 63), 1 << 63)
         case "enum":
             return _number(0, len(type_.symbols))
-        case "float":
-            return _fixed(4)
-        case "double":
-            return _fixed(8)
         case "fixed":
             return _fixed(type_.size)
-        case "bytes" | "string":
-            return _bytes
         case "record":
             fields = [skipper(field.type) for field in type_.fields]
             return None if None in fields else _record([field for field in fields if field])
-        case _:
-            return None
+        case kind:
+            return _SCALARS.get(kind)
 
 
 def number(data: memoryview, at: int, end: int) -> tuple[int, int]:
@@ -75,6 +61,18 @@ def _fixed(size: int) -> Skipper:
 def _bytes(data: memoryview, at: int, end: int) -> int:
     length, at = number(data, at, end)
     return at + length if at >= 0 and 0 <= length <= end - at else -1
+
+
+_SCALARS: Mapping[TypeKind, Skipper] = {
+    "null": _fixed(0),
+    "boolean": lambda data, at, end: at + 1 if at < end and data[at] < 2 else -1,
+    "int": _number(-(1 << 31), 1 << 31),
+    "long": _number(-(1 << 63), 1 << 63),
+    "float": _fixed(4),
+    "double": _fixed(8),
+    "bytes": _bytes,
+    "string": _bytes,
+}
 
 
 def _optional(value: Skipper, there: int) -> Skipper:

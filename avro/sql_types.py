@@ -34,6 +34,8 @@ _PLAIN: dict[str, Any] = {
     "VOID": "null",
 }
 _SIZED = {"VARCHAR": "string", "CHAR": "string", "BINARY": "bytes", "VARBINARY": "bytes", "BYTES": "bytes"}
+_TIME_MILLIS = {"type": "int", "logicalType": "time-millis"}
+_TIME_MICROS = {"type": "long", "logicalType": "time-micros"}
 _DECIMALS = {"DECIMAL", "DEC", "NUMERIC"}
 _INSTANTS = {"TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMPTZ"}
 _ACCEPTED = (
@@ -126,10 +128,7 @@ class _Parser:
         if word in _DECIMALS:
             return self.decimal()
         if word == "TIME":
-            precision = self.precision(6)
-            if precision <= 3:
-                return {"type": "int", "logicalType": "time-millis"}
-            return {"type": "long", "logicalType": "time-micros"}
+            return _TIME_MILLIS if self.precision(6) <= 3 else _TIME_MICROS
         if word in _INSTANTS or word == "TIMESTAMP_NTZ":
             return self.timestamp(word)
         if word == "ARRAY":

@@ -34,14 +34,36 @@ def skip(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int = 0) -> None
         if there.all():
             skip(type_.required, cursor, scope, depth)
         else:
-            rows = np.flatnonzero(there)
-            part = cursor.select(rows)
-            skip(type_.required, part, scope, depth)
-            cursor.merge(rows, part)
+            _skip_in(np.flatnonzero(there), type_.required, cursor, scope, depth)
         return
     match type_.kind:
-        case "null":
-            pass
+        case "record":
+            scope = {**scope, type_.name: type_}
+            for field in type_.fields:
+                skip(field.type, cursor, scope, depth)
+        case "array" | "map":
+            each_item(type_, cursor, scope, depth, None)
+        case "union":
+            index = cursor.index(len(type_.branches), Fault.BRANCH)
+            for i, branch in enumerate(type_.branches):
+                _skip_in(np.flatnonzero((index == i) & (cursor.fault == 0)), branch, cursor, scope, depth)
+        case "reference" if depth == DEEPEST:
+            cursor.fail(np.ones(len(cursor), np.bool_), Fault.DEPTH)
+        case "reference":
+            skip(scope[type_.name], cursor, scope, depth + 1)
+        case _:
+            _skip_scalar(type_, cursor)
+
+
+def _skip_in(rows: Ints, type_: Type, cursor: Cursor, scope: NamedTypes, depth: int) -> None:
+    """Skip one value in these rows alone."""
+    part = cursor.select(rows)
+    skip(type_, part, scope, depth)
+    cursor.merge(rows, part)
+
+
+def _skip_scalar(type_: Type, cursor: Cursor) -> None:
+    match type_.kind:
         case "boolean":
             cursor.fail(cursor.byte() > 1, Fault.BOOLEAN)
         case "int":
@@ -56,24 +78,6 @@ def skip(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int = 0) -> None
             cursor.advance(cursor.varint())
         case "enum":
             cursor.index(len(type_.symbols), Fault.SYMBOL)
-        case "record":
-            scope = {**scope, type_.name: type_}
-            for field in type_.fields:
-                skip(field.type, cursor, scope, depth)
-        case "array" | "map":
-            each_item(type_, cursor, scope, depth, None)
-        case "union":
-            index = cursor.index(len(type_.branches), Fault.BRANCH)
-            for i, branch in enumerate(type_.branches):
-                rows = np.flatnonzero((index == i) & (cursor.fault == 0))
-                part = cursor.select(rows)
-                skip(branch, part, scope, depth)
-                cursor.merge(rows, part)
-        case "reference":
-            if depth == DEEPEST:
-                cursor.fail(np.ones(len(cursor), np.bool_), Fault.DEPTH)
-            else:
-                skip(scope[type_.name], cursor, scope, depth + 1)
 
 
 def width(type_: Type) -> int:

@@ -39,12 +39,13 @@ from rowkind.operators.accumulators import Accumulator, AccumulatorColumn, Accum
 from rowkind.operators.aggregate_function import GREATEST
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import ArrangedValues, TouchedValues
-from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.batch import Batch
-from rowkind.operators.columns.changes import Changes, Mask
+from rowkind.operators.columns.changes import Changes, Indices, Mask
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.endings import Endings, GroupNames
 from rowkind.operators.errors import RowFailed
@@ -76,70 +77,60 @@ class Aggregate:
         spec = self.spec
         changes = batch.changes
         assert changes.key.null_count == 0, "the key of a group is never null"
-        arrangement = Arrangement(stores["groups"], "groups", "last write", spec.ttl_ms, now, until=spec.until)
+        arrangement = Arrangement(
+            stores["groups"], ArrangementSpec("groups", "last write", spec.ttl_ms, until=spec.until), now
+        )
         groups = GroupState.of(spec, batch, arrangement)
         lifted = lift(spec, changes)
         unmatched = _beyond_what_is_there(changes, lifted, groups)
-        if unmatched.any():
-            none = changes.filter(unmatched)
+        none = changes.filter(unmatched)
+        if len(none):
             changes = changes.filter(~unmatched)
             groups = replace(groups, of_change=groups.of_change[~unmatched])
             lifted = lift(spec, changes)
-        else:
-            none = Changes.empty()
-        finished = []
-        values = views = None
-        if spec.streams:
-            values = ArrangedValues(self._beside("values", stores, now), spec.streams, groups.keys(spec, lifted, now))
-        if spec.views:
-            views = GroupViews(self._beside("views", stores, now), spec.views, groups.keys(spec, lifted, now))
-        parts = self._totals(changes, lifted, groups, (values, views))
-        if values is not None:
-            groups, parts = self._gathered(groups, parts, values)
-        if values is not None or views is not None:
-            groups = self._refreshed(groups, values, views, now)
+        beside = self._beside(stores, groups, lifted, now)
+        parts = self._totals(changes, lifted, groups, beside)
+        if beside.values is not None:
+            groups, parts = self._gathered(groups, parts, beside.values)
+        if beside.arrangements and spec.ttl_ms is not None:
+            groups = beside.refresh(groups, now, spec.ttl_ms)
         after = After.of(spec, changes, lifted, groups, parts)
         written = after.emit(spec)
-        entries, known = after.entries(spec, now), len(after.gone)
+        entries, known, finished = after.entries(spec, now), len(after.gone), []
         if spec.ends is not None:
             endings = Endings(stores["ends"], now)
             due = endings.due(groups.named(np.arange(groups.count)))
-            gone, come = (groups.named(numbers) for numbers in (after.gone, after.come))
-            endings.move((gone, spec.ends(written.old)), (come, spec.ends(written.new)))
+            endings.move(
+                (groups.named(after.gone), spec.ends(written.old)), (groups.named(after.come), spec.ends(written.new))
+            )
             finished.append(endings.finish())
             ended = _kept_of(due, arrangement)
             entries, known = Entries.concat([entries, -ended]), known + len(ended)
-            for beside in (each.arrangement for each in (values, views) if each is not None):
-                beside.append(-_kept_of(due, beside))
-        if values is not None:
-            finished.append(values.arrangement.finish())
-        if views is not None:
-            views.finish()
-            finished.append(views.arrangement.finish())
+            beside.drop(due)
+        finished += beside.finish()
         arrangement.replace(entries, known)
-        finished.append(arrangement.finish())
-        return Output(
-            written.emitted,
-            none,
-            sum((one.state for one in finished), StateSize()),
-            sum(one.merged_rows for one in finished),
-            failed=written.failed,
-        )
+        total = Finished.total(*finished, arrangement.finish())
+        return Output(written.emitted, none, total.state, total.merged_rows, failed=written.failed)
 
-    def _beside(self, name: str, stores: Mapping[str, BlobStore], now: int) -> Arrangement:
+    def _beside(self, stores: Mapping[str, BlobStore], groups: GroupState, lifted: Lifted, now: int) -> _Beside:
         """What is kept of groups besides; it lives as long as they do."""
-        return Arrangement(stores[name], name, "unique key", self.arrangements[name], now, until=self.spec.until)
+        spec = self.spec
 
-    def _totals(
-        self,
-        changes: Changes,
-        lifted: Lifted,
-        groups: GroupState,
-        beside: tuple[ArrangedValues | None, GroupViews | None],
-    ) -> list[AccumulatorColumn]:
+        def opened(name: str) -> Arrangement:
+            kept = ArrangementSpec(name, "unique key", self.arrangements[name], until=spec.until)
+            return Arrangement(stores[name], kept, now)
+
+        values = views = None
+        if spec.streams:
+            values = ArrangedValues(opened("values"), spec.streams, groups.keys(spec, lifted, now))
+        if spec.views:
+            views = GroupViews(opened("views"), spec.views, groups.keys(spec, lifted, now))
+        return _Beside(values, views)
+
+    def _totals(self, changes: Changes, lifted: Lifted, groups: GroupState, beside: _Beside) -> list[AccumulatorColumn]:
         """Each accumulator of every group after the batch; `beside` is what is kept of groups besides."""
         spec = self.spec
-        values, views = beside
+        values, views = beside.values, beside.views
         touched = []
         first = 0
         if values is not None:
@@ -187,17 +178,36 @@ class Aggregate:
             parts[number] = accumulator.total([(column, every.group, every.after)], groups.count)
         return replace(groups, parts=stored), parts
 
-    def _refreshed(
-        self, groups: GroupState, values: ArrangedValues | None, views: GroupViews | None, now: int
-    ) -> GroupState:
-        """The groups; what is kept of them besides is written again where it has not all been written for a TTL."""
-        if self.spec.ttl_ms is None:
-            return groups
-        due = (groups.at >= 0) & (groups.refreshed <= now - self.spec.ttl_ms)
-        if values is not None:
-            values.refresh(np.flatnonzero(due))
-        if views is not None:
-            views.refresh(np.flatnonzero(due))
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What is kept of groups besides their rows, within one batch."""
+
+    values: ArrangedValues | None
+    views: GroupViews | None
+
+    @property
+    def arrangements(self) -> list[Arrangement]:
+        """Where it is kept."""
+        return [each.arrangement for each in (self.values, self.views) if each is not None]
+
+    def drop(self, groups: GroupNames) -> None:
+        """Drop what is kept of these groups."""
+        for arrangement in self.arrangements:
+            arrangement.append(-_kept_of(groups, arrangement))
+
+    def finish(self) -> list[Finished]:
+        """Write it."""
+        if self.views is not None:
+            self.views.finish()
+        return [each.finish() for each in self.arrangements]
+
+    def refresh(self, groups: GroupState, now: int, ttl_ms: int) -> GroupState:
+        """The groups; what is kept of them is written again where it has not all been written for a TTL."""
+        due = (groups.at >= 0) & (groups.refreshed <= now - ttl_ms)
+        for each in (self.values, self.views):
+            if each is not None:
+                each.refresh(np.flatnonzero(due))
         return replace(groups, refreshed=np.where(due | (groups.at < 0), now, groups.refreshed))
 
 
@@ -272,15 +282,8 @@ def _extremes(
     live = touched.filter(touched.after > 0)
     came = value_bytes.from_bytes(live.value, live.stream.type), live.group, np.ones(len(live.group), np.int64)
     best = accumulator.total([before, came], count)
-    dead = touched.filter(touched.after == 0)
-    old = np.full(count, -1)
-    old[of_stored] = np.arange(len(of_stored))
     (stored_bytes,) = accumulator.to_columns(stored)
-    suspects = np.flatnonzero((old >= 0)[dead.group])
-    at = old[dead.group[suspects]]
-    same = equal_bytes(stored_bytes.take(pa.array(at)), dead.value.take(pa.array(suspects)))
-    lost = np.zeros(len(of_stored), np.bool_)
-    lost[at[same]] = True
+    lost = _lost(stored_bytes, of_stored, touched.filter(touched.after == 0), count)
     if not lost.any():
         return best
     # A group whose best value is another than the lost one has been given a better one.
@@ -298,3 +301,15 @@ def _extremes(
         (value_bytes.from_bytes(found, live.stream.type), of, np.ones(len(of), np.int64)),
     ]
     return accumulator.total(pieces, count)
+
+
+def _lost(stored: pa.BinaryArray, of_stored: Indices, dead: TouchedValues, groups: int) -> Mask:
+    """Which of the stored values of groups are among those that are there no more."""
+    old = np.full(groups, -1)
+    old[of_stored] = np.arange(len(of_stored))
+    suspects = np.flatnonzero((old >= 0)[dead.group])
+    at = old[dead.group[suspects]]
+    same = equal_bytes(stored.take(pa.array(at)), dead.value.take(pa.array(suspects)))
+    lost = np.zeros(len(of_stored), np.bool_)
+    lost[at[same]] = True
+    return lost

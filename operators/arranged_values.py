@@ -29,7 +29,7 @@ from rowkind.operators.arrangement.entries import UPPER, Entries
 from rowkind.operators.arrivals import Arrivals, arrived, settled
 from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s, binary, concat_binary, constant
-from rowkind.operators.columns.grouping import group
+from rowkind.operators.columns.grouping import Groups, group
 from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.columns.order_code import BITS, order_code
 from rowkind.operators.columns.packed_columns import without_first
@@ -105,6 +105,17 @@ class TouchedValues:
         return TouchedValues(self.stream, self.group[rows], self.value.take(at), self.before[rows], self.after[rows])
 
 
+@dataclass(frozen=True, slots=True)
+class _PlacedRows:
+    """The rows of all streams, each with its group, its stream, its sub-key, the code of that, and its place."""
+
+    group: Indices
+    stream: Indices
+    sub_key: pa.BinaryArray
+    code: Uint64s
+    place: Uint64s
+
+
 class ArrangedValues:
     """The values of all streams within one batch."""
 
@@ -118,34 +129,23 @@ class ArrangedValues:
 
     def apply(self, rows: Sequence[tuple[Indices, ValueRows]]) -> list[TouchedValues]:
         """Count the rows of each stream in, given with their groups; returns what that does to the values touched."""
-        groups = self._groups
         rows = [
             self._settled(number, *each) if stream.placed_by == "arrival" else each
             for number, (stream, each) in enumerate(zip(self._streams, rows, strict=True))
         ]
-        of_row = np.concatenate([of for of, _ in rows])
-        of_stream = np.repeat(np.arange(len(rows)), [len(of) for of, _ in rows])
-        sub_key = concat_binary([_sub(number, values.value) for number, (_, values) in enumerate(rows)])
-        code = hash64(sub_key)
-        place = np.concatenate([self._codes(number, values.value) for number, (_, values) in enumerate(rows)])
-        by_hash = np.array([stream.placed_by == "hash" for stream in self._streams], np.bool_)[of_stream]
-        place[by_hash] = code[by_hash] >> np.uint64(32)
-        place |= groups.hash[of_row] & UPPER
-
-        stored = self.arrangement.at(place)
-        key = concat_binary([groups.key.take(pa.array(of_row)), stored.key])
-        codes = np.concatenate([mix(groups.hash[of_row], code), mix(stored.hash, hash64(stored.sub_key))])
-        same = group(codes, [key, concat_binary([sub_key, stored.sub_key])])
-        ids, of_stored = same.ids[: len(of_row)], same.ids[len(of_row) :]
+        placed = self._placed(rows)
+        stored = self.arrangement.at(placed.place)
+        same = self._same(placed, stored)
+        ids, of_stored = same.ids[: len(placed.group)], same.ids[len(placed.group) :]
         first = np.full(same.count, -1)
         first[ids[::-1]] = np.arange(len(ids))[::-1]
         owner = np.full(same.count, 0)
         touched = first >= 0
-        owner[touched] = of_row[first[touched]]
+        owner[touched] = placed.group[first[touched]]
 
         step, before = np.zeros(same.count, np.int64), np.zeros(same.count, np.int64)
         np.add.at(step, ids, np.concatenate([values.weight for _, values in rows]))
-        alive = touched[of_stored] & (stored.written_at >= groups.born[owner[of_stored]])
+        alive = touched[of_stored] & (stored.written_at >= self._groups.born[owner[of_stored]])
         np.add.at(before, of_stored[alive], stored.weight[alive])
         after = np.maximum(before + step, 0)
         changed = touched & (after != before)
@@ -154,19 +154,37 @@ class ArrangedValues:
         self.arrangement.append(gone.relabel(weight=-gone.weight))
         come = np.flatnonzero(changed & (after > 0))
         at = first[come]
-        self.arrangement.append(self._entries(owner[come], sub_key.take(pa.array(at)), place[at], after[come]))
+        self.arrangement.append(
+            self._entries(owner[come], placed.sub_key.take(pa.array(at)), placed.place[at], after[come])
+        )
 
-        rows_touched = np.flatnonzero(changed)
-        at = first[rows_touched]
-        self._touched_group, self._touched_sub = owner[rows_touched], sub_key.take(pa.array(at))
+        at = first[changed]
+        self._touched_group, self._touched_sub = owner[changed], placed.sub_key.take(pa.array(at))
         values = without_first(self._touched_sub, 1)
         self._touched = [
-            TouchedValues(stream, owner[rows_touched], values, before[rows_touched], after[rows_touched]).filter(
-                of_stream[at] == number
+            TouchedValues(stream, owner[changed], values, before[changed], after[changed]).filter(
+                placed.stream[at] == number
             )
             for number, stream in enumerate(self._streams)
         ]
         return self._touched
+
+    def _placed(self, rows: Sequence[tuple[Indices, ValueRows]]) -> _PlacedRows:
+        groups = np.concatenate([of for of, _ in rows])
+        streams = np.repeat(np.arange(len(rows)), [len(of) for of, _ in rows])
+        sub_key = concat_binary([_sub(number, values.value) for number, (_, values) in enumerate(rows)])
+        code = hash64(sub_key)
+        place = np.concatenate([self._codes(number, values.value) for number, (_, values) in enumerate(rows)])
+        by_hash = np.array([stream.placed_by == "hash" for stream in self._streams], np.bool_)[streams]
+        place[by_hash] = code[by_hash] >> np.uint64(32)
+        place |= self._groups.hash[groups] & UPPER
+        return _PlacedRows(groups, streams, sub_key, code, place)
+
+    def _same(self, placed: _PlacedRows, stored: Entries) -> Groups:
+        """Equal values of one group and stream, over rows and, after them, what is stored."""
+        hashes, key = self._groups.hash[placed.group], self._groups.key.take(pa.array(placed.group))
+        codes = np.concatenate([mix(hashes, placed.code), mix(stored.hash, hash64(stored.sub_key))])
+        return group(codes, [concat_binary([key, stored.key]), concat_binary([placed.sub_key, stored.sub_key])])
 
     def every(self, numbers: Sequence[int]) -> list[TouchedValues]:
         """All values of all groups in the streams of these numbers, whether the batch touches them or not."""

@@ -41,8 +41,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import Resolved, entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns import number_bytes
@@ -116,47 +117,44 @@ class AsofJoin:
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        kept = Arrangement(stores["left"], "left", "ordered", spec.left_ttl_ms, now, until=spec.until(spec.left))
-        versions = Arrangement(stores["right"], "right", "ordered", None, now, until=spec.until(spec.right))
+        kept = Arrangement(
+            stores["left"], ArrangementSpec("left", "ordered", spec.left_ttl_ms, until=spec.until(spec.left)), now
+        )
+        versions = Arrangement(stores["right"], ArrangementSpec("right", "ordered", until=spec.until(spec.right)), now)
         keys = TouchedKeys.of(batch.touched)
         left_batch, right_batch = _placed(batch.side(0), spec.left), _placed(batch.side(1), spec.right)
-        left_changes, right_changes = left_batch.changes, right_batch.changes
         left = resolve(kept, left_batch, by_seq=spec.left.by_seq)
-        if spec.deletes is not None:
-            of_key = keys.of_change[: len(batch.changes)][batch.changes.side == 1]
-            right = resolve_versions(versions, keys, of_key, right_changes, spec.deletes)
-        else:
+        if spec.deletes is None:
             right = resolve(versions, right_batch, by_seq=spec.right.by_seq)
-        unmatched, late = left.unmatched if spec.left.counts_unmatched else left.unmatched[:0], Entries.empty()
+        else:
+            right = _resolved_versions(versions, keys, batch, right_batch.changes, spec.deletes)
+        unmatched, late = _unmatched(left, left_batch, spec.left), Entries.empty()
         if spec.left_ttl_ms is not None:
-            unmatched, late = unmatched[:0], entries_of(kept, left_changes.take(unmatched))
+            unmatched, late = Changes.empty(), entries_of(kept, unmatched)
         change = _RightChange.of(versions, keys, right)
         lets_go = spec.later_us is not None and spec.right.until is None
         rows = _Left.of(keys, left, late, change.stayed(kept, keys, left))
         found = _Right.of(versions, keys, rows.points, change, lets_go=lets_go)
-        before, taken = found.taken(rows.points)
-        emission = rows.emission(before, taken, padded=spec.right_pad is not None)
-        pad = spec.right_pad or b""
-        emitted = emit(
-            emission,
-            Parents.of(rows.entries.payload, rows.entries.seq, b""),
-            Parents.of(found.payload, found.seq, pad),
-            emission.take(np.empty(0, np.int64)) if spec.refreshes else None,
-        )
+        taken = found.taken(rows.points)
+        emission = rows.emission(*taken, padded=spec.right_pad is not None)
         written = [_comes(left)]
         if spec.later_us is not None and spec.left.until is None:
-            written = rows.written(found.until(taken, spec.later_us))
+            written = rows.written(found.until(taken[1], spec.later_us))
         for entries in (-_goes(left), *written):
             kept.append(entries)
         for entries in (-change.goes, *found.written(spec.later_us if lets_go else None)):
             versions.append(entries)
-        finished = kept.finish(), versions.finish()
-        unmatched_right = right.unmatched if spec.right.counts_unmatched else right.unmatched[:0]
+        finished = Finished.total(kept.finish(), versions.finish())
         return Output(
-            emitted,
-            Changes.concat([left_changes.take(unmatched), right_changes.take(unmatched_right)]),
-            finished[0].state + finished[1].state,
-            finished[0].merged_rows + finished[1].merged_rows,
+            emit(
+                emission,
+                Parents.of(rows.entries.payload, rows.entries.seq, b""),
+                Parents.of(found.payload, found.seq, spec.right_pad or b""),
+                emission.take(np.empty(0, np.int64)) if spec.refreshes else None,
+            ),
+            Changes.concat([unmatched, _unmatched(right, right_batch, spec.right)]),
+            finished.state,
+            finished.merged_rows,
             len(late),
         )
 
@@ -164,6 +162,18 @@ class AsofJoin:
 def _placed(batch: Batch, side: AsofSide) -> Batch:
     """The batch with the places of its rows for sub-keys."""
     return batch.with_sub_keys(number_bytes.to_bytes(side.places(batch.touched.payload)))
+
+
+def _resolved_versions(
+    versions: Arrangement, keys: TouchedKeys, batch: Batch, right: Changes, deletes: Deletes
+) -> Resolved:
+    of_key = keys.of_change[: len(batch.changes)][batch.changes.side == 1]
+    return resolve_versions(versions, keys, of_key, right, deletes)
+
+
+def _unmatched(resolved: Resolved, batch: Batch, side: AsofSide) -> Changes:
+    """The retractions of an input that found no row, where they count."""
+    return batch.changes.take(resolved.unmatched if side.counts_unmatched else resolved.unmatched[:0])
 
 
 def _for_good(payload: pa.BinaryArray) -> Int64s:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Int64s, Mask, Uint64s, concat_binary, constant
 from rowkind.operators.columns.grouping import group
@@ -40,7 +41,7 @@ class Endings:
     """The agenda within one batch, at time `now` (ms)."""
 
     def __init__(self, store: BlobStore, now: int) -> None:
-        self._agenda = Arrangement(store, "ends", "timed", None, now)
+        self._agenda = Arrangement(store, ArrangementSpec("ends", "timed"), now)
         self._now = now
 
     def due(self, touched: GroupNames) -> GroupNames:

@@ -29,8 +29,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch
@@ -70,7 +71,7 @@ class Expiry:
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
-        agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now, arrivals=self.arrivals)
+        agenda = Arrangement(stores["agenda"], ArrangementSpec("agenda", "timed", arrivals=self.arrivals), now)
         due, until = self._due(agenda, now)
         agenda.append(-due)
         if self.only_comes:
@@ -88,14 +89,13 @@ class Expiry:
         rows.append(step)
         rows.append(resolved.refreshed)
         agenda.append(_entries(Entries.concat([-resolved.removed, resolved.added, resolved.refreshed])))
-        finished = rows.finish()
-        noted = agenda.finish()
+        finished = Finished.total(rows.finish(), agenda.finish())
         counts = side.counts_unmatched
         return Output(
             rewritten_rows(step, resolved.refreshed, arrivals=self.arrivals, refreshes=self.refreshes),
             batch.changes.take(resolved.overtaken) if counts else Changes.empty(),
-            finished.state + noted.state,
-            finished.merged_rows + noted.merged_rows,
+            finished.state,
+            finished.merged_rows,
             expired=len(resolved.unmatched) - len(resolved.overtaken) if counts else 0,
             repeated=batch.changes.take(resolved.repeated),
             due=self._next(agenda, until),
@@ -125,12 +125,10 @@ class Expiry:
         side = self.side
         return Arrangement(
             store,
-            "rows",
-            side.layout,
-            side.ttl_ms,
+            ArrangementSpec(
+                "rows", side.layout, side.ttl_ms, until=lambda rows: np.full(len(rows), now), alike=side.alike
+            ),
             until,
-            until=lambda rows: np.full(len(rows), now),
-            alike=side.alike,
         )
 
     def _due(self, agenda: Arrangement, now: int) -> tuple[Entries, int]:

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from rowkind.operators.accumulators import AccumulatorColumn, misfits
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import GroupKeys
-from rowkind.operators.arrangement.arrangement import Arrangement, places
+from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import places
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import (
@@ -63,11 +64,11 @@ class GroupState:
     @classmethod
     def of(cls, spec: AggregateSpec, batch: Batch, arrangement: Arrangement) -> GroupState:
         """Look the groups of a batch up; of a global aggregate always the one."""
-        touched, changes = batch.touched, len(batch.changes)
+        touched = batch.touched
         hashes, key = touched.hash, touched.key
         if spec.is_global:
-            nothing = binary([b""])
-            hashes, key = np.concatenate([hashes, hash64(nothing)]), concat_binary([key, nothing])
+            key = concat_binary([key, binary([b""])])
+            hashes = np.concatenate([hashes, hash64(binary([b""]))])
         stored = arrangement.lookup(hashes)
         numbers = group(np.concatenate([hashes, stored.hash]), [concat_binary([key, stored.key])])
         named = np.zeros(numbers.count, np.bool_)
@@ -82,18 +83,24 @@ class GroupState:
         first[ids] = np.arange(len(hashes))
         at = np.full(count, -1)
         at[of_stored] = np.arange(len(stored))
-        kinds = [accumulator.kinds for accumulator in spec.accumulators]
-        packed, *columns = unpack("".join(["b", *kinds, _times(spec)]), stored.payload)
-        parts = []
-        for accumulator, kind in zip(spec.accumulators, kinds, strict=True):
-            parts.append(accumulator.of_columns(columns[: len(kind)]))
-            columns = columns[len(kind) :]
+        packed, parts, columns = _unpacked(spec, stored)
         times = np.zeros((2, count), np.int64)
         if columns:
             times[:, of_stored] = columns
         key = key.take(pa.array(first))
-        of_change, again = ids[:changes], ids[changes : len(touched)]
-        return cls(hashes[first], key, of_change, stored, of_stored, at, times[0], times[1], packed, parts, again)
+        return cls(
+            hashes[first],
+            key,
+            ids[: len(batch.changes)],
+            stored,
+            of_stored,
+            at,
+            times[0],
+            times[1],
+            packed,
+            parts,
+            ids[len(batch.changes) : len(touched)],
+        )
 
     @property
     def count(self) -> int:
@@ -112,6 +119,17 @@ class GroupState:
         born = np.where(self.at >= 0, self.born, now)
         # A clock may be put back: what is kept of a group is never older than the group.
         return GroupKeys(self.hash, self.key, born, np.maximum(written_at, born))
+
+
+def _unpacked(spec: AggregateSpec, stored: Entries) -> tuple[pa.BinaryArray, list[AccumulatorColumn], list[Column]]:
+    """The groups, their accumulators, and the times that are kept of them."""
+    kinds = [accumulator.kinds for accumulator in spec.accumulators]
+    packed, *columns = unpack("".join(["b", *kinds, _times(spec)]), stored.payload)
+    parts = []
+    for accumulator, kind in zip(spec.accumulators, kinds, strict=True):
+        parts.append(accumulator.of_columns(columns[: len(kind)]))
+        columns = columns[len(kind) :]
+    return packed, parts, columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.arranged_values import GroupKeys
-from rowkind.operators.arrangement.arrangement import Arrangement, places
+from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import places
 from rowkind.operators.columns.changes import Indices, binary
 
 _ABSENT = object()

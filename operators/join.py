@@ -45,8 +45,9 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int8s, Mask, Rows, Uint64s
@@ -129,7 +130,7 @@ class Join:
                 again.append(_pads_again(right_rows, padded, emission, renewed.mirrored, now).mirrored)
         left.append(left_rows, left_marks)
         right.append(right_rows, right_marks)
-        of_left, of_right = left.arrangement.finish(), right.arrangement.finish()
+        finished = Finished.total(left.arrangement.finish(), right.arrangement.finish())
         return Output(
             emit(
                 Emission.concat(emissions),
@@ -138,8 +139,8 @@ class Join:
                 Emission.concat(again) if again else None,
             ),
             Changes.concat([left.unmatched, right.unmatched]),
-            of_left.state + of_right.state,
-            of_left.merged_rows + of_right.merged_rows,
+            finished.state,
+            finished.merged_rows,
             left.late + right.late,
             Changes.concat([left.repeated, right.repeated]),
         )
@@ -204,4 +205,4 @@ class JoinedRows:
 def _kept(side: Side, name: str, hashes: Uint64s, stores: Mapping[str, BlobStore], now: int) -> Entries:
     if side.remake is not None:
         return side.remake(hashes, stores, now)
-    return Arrangement(stores[name], name, side.layout, side.ttl_ms, now).lookup(hashes)
+    return Arrangement(stores[name], ArrangementSpec(name, side.layout, side.ttl_ms), now).lookup(hashes)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.arrangement.arrangement import Arrangement, Layout
+from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import UPPER, Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec, Layout
 from rowkind.operators.arrangement.resolving import Resolved, entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch
@@ -72,7 +73,7 @@ class JoinInput:
             rows, none = RemadeRows(side.remake, changes, stores, now), Changes.empty()
             resolved = rows.resolved()
             return cls(rows, resolved, none, none, Entries.empty(), 0, -resolved.removed)
-        arrangement = Arrangement(stores[name], name, side.layout, side.ttl_ms, now, until=side.until)
+        arrangement = Arrangement(stores[name], ArrangementSpec(name, side.layout, side.ttl_ms, until=side.until), now)
         resolved = resolve(arrangement, batch, by_seq=side.by_seq, exact=side.exact)
         unmatched, expired = resolved.unmatched if side.counts_unmatched else resolved.unmatched[:0], Entries.empty()
         if side.ttl_ms is not None and len(unmatched):

@@ -21,18 +21,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import Resolved, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch, Emitted
-from rowkind.operators.columns.byte_lists import lists_of, members_of
-from rowkind.operators.columns.changes import Changes, Int64s, binary, concat_binary, lengths
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, binary, concat_binary, lengths
+from rowkind.operators.columns.packed_columns import fixed_width, spans, starts_of
 from rowkind.operators.errors import BatchTooLarge
 from rowkind.operators.join_input import Side
 from rowkind.operators.netting import LARGEST, net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.touched_keys import TouchedKeys
+
+_WIDTH = 4
+"""The bytes of a length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +71,38 @@ class LookupJoin:
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec, side = self.spec, self.spec.right
-        rows = Arrangement(stores["right"], "right", side.layout, side.ttl_ms, now)
+        rows = Arrangement(stores["right"], ArrangementSpec("right", side.layout, side.ttl_ms), now)
         left_batch, right_batch = batch.side(0), batch.side(1)
         right = resolve(rows, right_batch, by_seq=side.by_seq, exact=side.exact)
         less = Entries.concat([-right.removed, right.refreshed])
         come = left_batch.changes.filter(left_batch.changes.weight > 0)
         there = Entries.concat([rows.lookup(come.hash, less), right.added])
         left_batch = left_batch.with_sub_keys(self._met(left_batch.touched, there))
-        left_changes, right_changes = left_batch.changes, right_batch.changes
         rows.append(less)
         rows.append(right.added)
         finished = rows.finish()
-        state, merged = finished.state, finished.merged_rows
         if spec.left_only_comes:
-            came = left_changes.filter(left_changes.weight > 0)
+            came = left_batch.changes.filter(left_batch.changes.weight > 0)
             emitted, unmatched = self._emitted(came.payload, came.sub_key, came.seq, came.weight, 0), []
         else:
-            kept = Arrangement(stores["left"], "left", "multiset", None, now)
+            kept = Arrangement(stores["left"], ArrangementSpec("left", "multiset"), now)
             left = _with_what_they_met(resolve(kept, left_batch, by_seq=spec.left_by_seq))
             for entries in (-left.removed, left.refreshed, left.added):
                 kept.append(entries)
-            finished = kept.finish()
-            state, merged = state + finished.state, merged + finished.merged_rows
+            finished = Finished.total(finished, kept.finish())
             again = left.rewritten.relabel(weight=np.zeros(len(left.rewritten), np.int64))
             step = Entries.concat([-left.removed, left.added, again])
             emitted = self._emitted(step.payload, step.sub_key, step.seq, step.weight, len(again))
-            unmatched = [left_changes.take(left.unmatched)]
+            unmatched = [left_batch.changes.take(left.unmatched)]
         if side.counts_unmatched:
-            unmatched.append(right_changes.take(right.unmatched))
-        return Output(emitted, Changes.concat(unmatched), state, merged, repeated=right_changes.take(right.repeated))
+            unmatched.append(right_batch.changes.take(right.unmatched))
+        return Output(
+            emitted,
+            Changes.concat(unmatched),
+            finished.state,
+            finished.merged_rows,
+            repeated=right_batch.changes.take(right.repeated),
+        )
 
     def _met(self, left: Changes, right: Entries) -> pa.BinaryArray:
         """What each left row meets, as it is kept. Raises `BatchTooLarge`."""
@@ -107,9 +114,9 @@ class LookupJoin:
         )
         order = np.argsort(of_right, kind="stable")
         bounds = np.searchsorted(of_right[order], np.arange(len(keys.hash) + 1))
-        met = lists_of(right.payload.take(pa.array(order)), bounds)
+        met = _lists_of(right.payload.take(pa.array(order)), bounds)
         pad = self.spec.right_pad
-        missing = binary([b""]) if pad is None else lists_of(binary([pad]), np.arange(2))
+        missing = binary([b""]) if pad is None else _lists_of(binary([pad]), np.arange(2))
         met = concat_binary([met, missing])
         list_of = np.where(np.diff(bounds) > 0, np.arange(len(keys.hash)), len(keys.hash))[keys.of_change]
         size = int(lengths(met)[list_of].sum())
@@ -121,7 +128,7 @@ class LookupJoin:
         self, payload: pa.BinaryArray, met: pa.BinaryArray, seq: Int64s, weight: Int64s, again: int
     ) -> Emitted:
         """Left rows with what they have met, the last of which are `again` there. Raises `BatchTooLarge`."""
-        of, found = members_of(met)
+        of, found = _members_of(met)
         size = int(lengths(payload)[of].sum()) + int(lengths(found).sum())
         if size > LARGEST:
             raise BatchTooLarge(len(of), size)
@@ -136,3 +143,34 @@ def _with_what_they_met(left: Resolved) -> Resolved:
     # They stand in the same order.
     old, new = left.refreshed.filter(goes), left.refreshed.filter(comes)
     return replace(left, refreshed=Entries.concat([old, replace(new, sub_key=old.sub_key)]))
+
+
+def _lists_of(values: pa.BinaryArray, bounds: Indices) -> pa.BinaryArray:
+    """Values as lists, the i-th of those from `bounds[i]` up to `bounds[i + 1]`, which are one after the other.
+
+    Each value has its length before it, in four bytes, the lowest first.
+    """
+    widths = fixed_width(lengths(values).astype("<u4"), _WIDTH, len(values))
+    written = pc.binary_join_element_wise(widths, values, b"") if len(values) else binary(())
+    offsets = starts_of(written)[bounds].astype(np.int32)
+    data = written.buffers()[2] or pa.py_buffer(b"")
+    return pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(offsets), data])
+
+
+def _members_of(lists: pa.BinaryArray) -> tuple[Indices, pa.BinaryArray]:
+    """The values of lists, one list after the other, and of which list each is."""
+    starts = starts_of(lists)
+    data = np.frombuffer(lists.buffers()[2] or b"", np.uint8)
+    owner, at, ends = np.arange(len(lists)), starts[:-1], starts[1:]
+    owners, begins, sizes = [owner[:0]], [at[:0]], [at[:0]]
+    # One round for each place in a list: the first values of all, then the second ones.
+    while (more := at < ends[owner]).any():
+        owner, at = owner[more], at[more]
+        size = data[at[:, None] + np.arange(_WIDTH)].view("<u4")[:, 0].astype(np.int64)
+        owners.append(owner)
+        begins.append(at + _WIDTH)
+        sizes.append(size)
+        at = at + _WIDTH + size
+    place = np.concatenate(begins)
+    order = np.argsort(place)
+    return np.concatenate(owners)[order], spans(data, place[order], np.concatenate(sizes)[order])

@@ -37,9 +37,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
-from rowkind.operators.arrangement.arrangement import places as places_in
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
+from rowkind.operators.arrangement.layout import places as places_in
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch, Emitted
@@ -102,19 +103,13 @@ class MatchRecognize:
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard; the watermark (ms since the epoch) has come to `now`. Raises RowFailed."""
-        changes = batch.changes
-        waiting = Arrangement(stores["waiting"], "waiting", "timed", None, now)
-        begun = Arrangement(stores["begun"], "begun", "multiset", None, now)
+        waiting = Arrangement(stores["waiting"], ArrangementSpec("waiting", "timed"), now)
+        begun = Arrangement(stores["begun"], ArrangementSpec("begun", "multiset"), now)
         numbers = None
         if self.spec.numbered:
-            numbers = Arrangement(stores["numbers"], "numbers", "one row per key", None, now)
+            numbers = Arrangement(stores["numbers"], ArrangementSpec("numbers", "one row per key"), now)
         reached = last_place(now)
-        due = waiting.between(np.zeros(1, np.uint64), np.array([reached]))
-        waiting.append(-due)
-        come = self._entries(changes.filter(changes.kind == RowKind.INSERT), now)
-        there = come.place <= reached
-        waiting.append(come.filter(~there))
-        due = Entries.concat([due, come.filter(there)])
+        due = self._due(waiting, batch.changes.filter(batch.changes.kind == RowKind.INSERT), now)
         kept = _Held.of(begun, None if now >= END else due.hash)
         numbered = None if numbers is None else _Held.of(numbers, np.concatenate([kept.entries.hash, due.hash]))
         found, failed = [], []
@@ -133,16 +128,26 @@ class MatchRecognize:
         for each in (kept, numbered):
             if each is not None:
                 each.write()
-        states = [each.finish() for each in (waiting, begun, numbers) if each is not None]
+        finished = Finished.total(*(each.finish() for each in (waiting, begun, numbers) if each is not None))
         next_ = waiting.first_after(int(reached))
         return Output(
             Emitted.concat(found),
-            changes.filter(changes.weight < 0),
-            sum((each.state for each in states), StateSize()),
-            sum(each.merged_rows for each in states),
+            batch.changes.filter(batch.changes.weight < 0),
+            finished.state,
+            finished.merged_rows,
             due=None if next_ is None else time_at(next_),
             failed=Rows.concat(failed),
         )
+
+    def _due(self, waiting: Arrangement, come: Changes, now: int) -> Entries:
+        """What the watermark has reached, of what waited and of what comes; the rest waits."""
+        reached = last_place(now)
+        due = waiting.between(np.zeros(1, np.uint64), np.array([reached]))
+        waiting.append(-due)
+        entries = self._entries(come, now)
+        there = entries.place <= reached
+        waiting.append(entries.filter(~there))
+        return Entries.concat([due, entries.filter(there)])
 
     def _search(
         self, partitions: _Partitions, kept: _Held, numbered: _Held | None, now: int

@@ -160,6 +160,12 @@ def _finished(function: str, central: _Central) -> tuple[Doubles, Mask]:
             return n * central.fourth() / (spread * spread) - 3.0, spread == 0
         case "regr_sxx" | "regr_syy" | "regr_sxy":
             return central.second(function.removeprefix("regr_s")), never
+        case _:
+            return _regression(function, central)
+
+
+def _regression(function: str, central: _Central) -> tuple[Doubles, Mask]:
+    """The results that come of both variables, and where they have no value."""
     xx, yy, xy = central.second("xx"), central.second("yy"), central.second("xy")
     # A product that is no usual number says too little; and rounded or not, a correlation is never beyond 1.
     usual = np.isfinite(xx * yy) & (xx * yy > np.finfo(np.float64).tiny)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rowkind.operators.arrangement.arrangement import UPPER_ORDERED, Arrangement, places
+from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import UPPER_ORDERED, places
 from rowkind.operators.columns import number_bytes
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import distinct

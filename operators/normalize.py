@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch
@@ -60,13 +61,10 @@ class Normalize:
         side = self.side
         rows = Arrangement(
             stores["rows"],
-            "rows",
-            side.layout,
-            side.ttl_ms,
+            ArrangementSpec(
+                "rows", side.layout, side.ttl_ms, arrivals=self.arrivals, until=side.until, alike=side.alike
+            ),
             now,
-            arrivals=self.arrivals,
-            until=side.until,
-            alike=side.alike,
         )
         batch = spelled_out_truncations(rows, batch)
         resolved = resolve(rows, batch, by_seq=side.by_seq)

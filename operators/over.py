@@ -35,13 +35,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
-from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask
+from rowkind.operators.columns.changes import Changes, Indices, Int8s, Int64s, Mask
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.netting import net_rows_apart
@@ -152,7 +153,7 @@ class Over:
             # No row comes any more whose value is less.
             moment = int(spec.values(comes.payload).min()) if len(comes) else LEAST
         kept = {
-            name: Arrangement(stores[name], name, "ordered", spec.ttl_ms, moment, until=until)
+            name: Arrangement(stores[name], ArrangementSpec(name, "ordered", spec.ttl_ms, until=until), moment)
             for name in self.arrangements
         }
         if spec.ahead is None:
@@ -168,7 +169,7 @@ class Over:
         steps = self._steps(kept["results"], TouchedKeys.of(batch.touched), gone, come)
         for part in (-steps.before, -steps.past, steps.stored):
             kept["results"].append(part)
-        finished = [each.finish() for each in kept.values()]
+        finished = Finished.total(*(each.finish() for each in kept.values()))
         entries = Entries.concat([steps.before, steps.after])
         payload, result = unpack(spec.kinds, entries.payload)[:2]
         payload = pc.binary_join_element_wise(payload, result, b"")
@@ -182,8 +183,8 @@ class Over:
         return Output(
             rows,
             changes.take(unmatched) if spec.counts_unmatched else Changes.empty(),
-            sum((each.state for each in finished), StateSize()),
-            sum(each.merged_rows for each in finished),
+            finished.state,
+            finished.merged_rows,
             failed=failed,
         )
 
@@ -204,69 +205,70 @@ class Over:
 
     def _computed(self, line: OrderedRows, reading: SpansRead) -> tuple[_Steps, Indices]:
         """What becomes of the rows, and of which spans more must be read to be certain."""
-        spec = self.spec
-        own = reading.own(line.entries.place)
+        spec, own = self.spec, reading.own(line.entries.place)
         # Of a partition of which the tail is kept, what was before is in what that carries.
-        begins = reading.begins if spec.ahead is None else reading.vacant
-        ends, key = reading.ends, line.key * len(begins) + own
+        begins, ends = (reading.begins if spec.ahead is None else reading.vacant)[own], reading.ends[own]
+        key = line.key * len(reading.ends) + own
         # What refers to the rows before the batch and after it, in one order.
         values = None if spec.values is None else spec.values(line.payload)
-        every = Stretches.of(key, line.order, begins[own], ends[own], values, scale=spec.scale)
+        every = Stretches.of(key, line.order, begins, ends, values, scale=spec.scale)
         concerned = self._concerned(every, line.changed)
-        edges = (every.begin == np.arange(len(own))) & ~every.begins
-        edges |= (every.stop - 1 == np.arange(len(own))) & ~every.ends
-        unsure = [own[concerned & edges]]
-        # The rows after it.
+        at = np.arange(len(own))
+        edges = ((every.begin == at) & ~begins) | ((every.stop - 1 == at) & ~ends)
         now = np.flatnonzero(line.now)
-        rows = Stretches.of(
-            key[now],
-            line.order[now],
-            every.begins[now],
-            every.ends[now],
-            None if values is None else values[now],
-            scale=spec.scale,
-        )
-        asked = concerned[now]
-        of_first = rows, np.flatnonzero((rows.begin == np.arange(len(now))) & ~rows.begins & line.was[now])
-        of_last = rows.from_last_before(asked)
-        read = [unpack(spec.kinds, line.stored.take(pa.array(now[seeds])))[2:] for _, seeds in (of_first, of_last)]
-        arguments = spec.arguments(line.payload.take(pa.array(now)))
+        own_values = None if values is None else values[now]
+        rows = Stretches.of(key[now], line.order[now], begins[now], ends[now], own_values, scale=spec.scale)
+        results, wants = self._results(line, now, rows, concerned[now])
+        steps = self._changed(line, results)
+        if spec.ahead is not None:
+            # All that there is of the partitions has been read.
+            return steps, np.empty(0, np.int64)
+        return steps, np.concatenate([own[concerned & edges], own[now[wants]]])
+
+    def _results(self, line: OrderedRows, now: Indices, rows: Stretches, asked: Mask) -> tuple[_Results, Mask]:
+        """The rows after the batch with their results, and which of these are not certain."""
+
+        def seeded(stretches: Stretches, seeds: Indices) -> tuple[Stretches, Seeds]:
+            stored = line.stored.take(pa.array(now[seeds]))
+            return stretches, Seeds(seeds, unpack(self.spec.kinds, stored)[2:])
+
+        of_first = seeded(rows, np.flatnonzero((rows.begin == np.arange(len(now))) & ~rows.begins & line.was[now]))
+        of_last = seeded(*rows.from_last_before(asked))
+        payload = line.payload.take(pa.array(now))
+        arguments = self.spec.arguments(payload)
         outputs: list[pa.Array] = []
         columns: list[Column] = []
-        failed = np.zeros(len(now), np.bool_)
-        for number, call in enumerate(spec.calls):
+        failed, unsure = np.zeros(len(now), np.bool_), np.zeros(len(now), np.bool_)
+        for number, call in enumerate(self.spec.calls):
             made = computed(call)
-            goes_on = call.running and not call.looks_back
-            stretches, seeds = of_last if goes_on else of_first
+            stretches, seeds = of_last if call.running and not call.looks_back else of_first
             begin, stop, wants = stretches.frame(call.frame)
-            unsure.append(own[now][asked & wants])
-            mine = read[goes_on][len(columns) : len(columns) + len(made.kinds)]
-            given = Given(stretches, begin, stop, arguments, Seeds(seeds, mine))
+            unsure |= asked & wants
+            seeds = Seeds(seeds.rows, seeds.columns[len(columns) : len(columns) + len(made.kinds)])
+            given = Given(stretches, begin, stop, arguments, seeds)
             output, carries = made.over(given)
             outputs.append(output)
-            if number in spec.fallible and isinstance(made, Summed):
+            if number in self.spec.fallible and isinstance(made, Summed):
                 failed |= made.misfits(given, output)
             columns += carries
-        payload = pack([line.payload.take(pa.array(now)), spec.packed(outputs), *columns])
-        was = line.was[now]
-        same = np.zeros(len(now), np.bool_)
-        stays = np.flatnonzero(was)
-        mark = np.where(failed, _FAILED, 0).astype(np.int8)
-        same[stays] = equal_bytes(payload.take(pa.array(stays)), line.stored.take(pa.array(now[stays])))
-        same &= mark == line.entries.mark[now]
-        anew = asked & ~same
-        old = np.flatnonzero(line.was & ~line.now)
-        old = np.concatenate([old, now[anew & was]])
+        payload = pack([payload, self.spec.packed(outputs), *columns])
+        return _Results(now, rows, asked, payload, np.where(failed, _FAILED, 0).astype(np.int8)), unsure
+
+    def _changed(self, line: OrderedRows, results: _Results) -> _Steps:
+        """What becomes of rows with their results, given those after the batch."""
+        now, was = results.at, line.was[results.at]
+        anew = results.asked & ~results.same(line)
+        old = np.concatenate([np.flatnonzero(line.was & ~line.now), now[anew & was]])
         new = np.flatnonzero(anew)
         before = replace(line.entries.take(old), payload=line.stored.take(pa.array(old)))
-        after = replace(line.entries.take(now[new]), payload=payload.take(pa.array(new)), mark=mark[new])
-        if spec.ahead is None:
-            return _Steps(before, after, after, Entries.empty()), np.concatenate(unsure)
-        seen = self._seen(rows, spec.ahead)
+        payload, mark = results.payload.take(pa.array(new)), results.mark[new]
+        after = replace(line.entries.take(now[new]), payload=payload, mark=mark)
+        if self.spec.ahead is None:
+            return _Steps(before, after, after, Entries.empty())
+        seen = self._seen(results.rows, self.spec.ahead)
         past = now[~seen & was & ~anew]
         past_rows = replace(line.entries.take(past), payload=line.stored.take(pa.array(past)))
-        # All that there is of the partitions has been read.
-        return _Steps(before, after, after.filter(seen[new]), past_rows), np.empty(0, np.int64)
+        return _Steps(before, after, after.filter(seen[new]), past_rows)
 
     def _seen(self, rows: Stretches, ahead: int) -> Mask:
         """The rows that later ones see, or those whose results may change, with the ones before them that carry on."""
@@ -317,6 +319,26 @@ class _Leaving:
 
     def __call__(self, payload: pa.BinaryArray) -> Int64s:
         return WHOLE.moved(self.values(payload), self.span + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """The rows after a batch: where they are, those that may differ, and each packed with its results and its mark."""
+
+    at: Indices
+    rows: Stretches
+    asked: Mask
+    payload: pa.BinaryArray
+    mark: Int8s
+
+    def same(self, line: OrderedRows) -> Mask:
+        """Which of them are stored just so."""
+        same = np.zeros(len(self.at), np.bool_)
+        stays = np.flatnonzero(line.was[self.at])
+        stored = line.stored.take(pa.array(self.at[stays]))
+        same[stays] = equal_bytes(self.payload.take(pa.array(stays)), stored)
+        same &= self.mark == line.entries.mark[self.at]
+        return same
 
 
 @dataclass(frozen=True, slots=True)

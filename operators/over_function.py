@@ -14,6 +14,7 @@ Sums are exact (`columns.exact_numbers`), so that they are those of the aggregat
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,7 @@ from rowkind.operators.columns.exact_doubles import ExactDoubles
 from rowkind.operators.columns.exact_numbers import ExactNumbers
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
+from rowkind.operators.framing import OverFunction
 from rowkind.operators.over_given import Computed, Given, OverCall, replaced, totals_of
 from rowkind.operators.over_picks import LagPick, LastPick, NeighbourPick, NthPick
 
@@ -36,25 +38,9 @@ _Sum = tuple[Int64s, ExactNumbers, Int64s]
 
 def computed(call: OverCall) -> Computed:
     """What computes a call."""
-    match call.function:
-        case "count" | "bool_and" | "bool_or":
-            return _Counted(call)
-        case "sum" | "avg":
-            return Summed(call)
-        case "min" | "max":
-            return _Extreme(call)
-        case "lag" if call.skips:
-            return LagPick(call)
-        case "lag" | "lead":
-            return NeighbourPick(call)
-        case "last_value":
-            return LastPick(call)
-        case "first_value" | "nth_value":
-            return NthPick(call)
-        case "row_number" | "rank" | "dense_rank":
-            return _Numbered(call)
-        case "ntile" | "percent_rank" | "cume_dist":
-            return _Placed(call)
+    if call.function == "lag" and call.skips:
+        return LagPick(call)
+    return _COMPUTED[call.function](call)
 
 
 def _aggregate(call: OverCall) -> AccumulatorCall:
@@ -228,3 +214,15 @@ class _Placed:
         behind = number - larger * (least + 1)
         tile = np.where(behind < 0, number // (least + 1), larger + behind // np.maximum(least, 1))
         return pa.array((tile + 1).astype(np.int32)), []
+
+
+_COMPUTED: Mapping[OverFunction, Callable[[OverCall], Computed]] = {
+    **dict.fromkeys(("count", "bool_and", "bool_or"), _Counted),
+    **dict.fromkeys(("sum", "avg"), Summed),
+    **dict.fromkeys(("min", "max"), _Extreme),
+    **dict.fromkeys(("lag", "lead"), NeighbourPick),
+    "last_value": LastPick,
+    **dict.fromkeys(("first_value", "nth_value"), NthPick),
+    **dict.fromkeys(("row_number", "rank", "dense_rank"), _Numbered),
+    **dict.fromkeys(("ntile", "percent_rank", "cume_dist"), _Placed),
+}

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rowkind.operators.arrangement.arrangement import UPPER_ORDERED, Arrangement
+from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import UPPER_ORDERED
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import distinct, is_in
 

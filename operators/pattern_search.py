@@ -29,7 +29,7 @@ from rowkind.operators.columns.changes import Indices, Int8s, Int64s
 from rowkind.operators.errors import RowFailed
 from rowkind.operators.match_calls import Navigation
 from rowkind.operators.match_so_far import CallResults, ConditionCalls, MatchSoFar
-from rowkind.operators.row_pattern import Program, Skip, first_variables
+from rowkind.operators.row_pattern import Instruction, Program, Skip, first_variables
 
 NEAR = 4
 """How many rows back a condition may look to be computed for all rows."""
@@ -100,6 +100,23 @@ class _Question:
     arguments: list[CallResults]
     near: tuple[int, ...] | None = None
 
+
+@dataclass
+class _Reach:
+    """How far the search from a row on goes: to before `last`, which comes by `stop`; whether more rows may come.
+
+    `ahead` is how many rows on the next question is about.
+    """
+
+    start: int
+    last: int
+    stop: int
+    waits: bool
+    ahead: int = field(default_factory=lambda: _FEWEST)
+
+
+_Way = tuple[int, int, Any, tuple[int, ...], Any]
+"""A step, the row that it comes to, the match so far, the rows at marks, and the path to it."""
 
 _Undecided = Literal["undecided"]
 _Search = Generator[_Question, None, "PatternMatch | _Undecided | None"]
@@ -191,62 +208,67 @@ class PatternSearch:
 
     def _from(self, start: int, stop: int) -> _Search:
         """The preferred match from a row on, None for none; "undecided" where that depends on rows to come."""
-        spec, so_far_of = self._spec, self._so_far
-        program, conditions = spec.program, spec.conditions
-        last, waits = stop, self._passed is not None
-        if spec.within is not None:
-            over = self._times[start] + spec.within
-            last = bisect_left(self._times, over, start, stop)
-            waits = waits and last == stop and (self._passed or 0) < over - 1
+        program, conditions, so_far_of = self._spec.program, self._spec.conditions, self._so_far
+        reach = self._reach(start, stop)
         known = set[tuple[int, int, Any, Any]]()
-        begun: tuple[Any, ...] = so_far_of.begun
-        ways: list[tuple[int, int, Any, tuple[int, ...], Any]] = [(0, start, begun, (), None)]
-        ahead = _FEWEST
+        ways: list[_Way] = [(0, start, so_far_of.begun, (), None)]
         while ways:
             at, row, so_far, marks, path = ways.pop()
             while True:
                 step = program[at]
-                match step.operation:
-                    case "row":
-                        if row == last:
-                            if waits:
-                                return "undecided"
+                if step.operation == "row":
+                    if row == reach.last:
+                        if reach.waits:
+                            return "undecided"
+                        break
+                    after = so_far_of.after(so_far, step.a, row)
+                    if conditions[step.a] is not None:
+                        held = self._held(step.a, row, so_far_of.arguments(step.a, after))
+                        # What is not known is asked for, and what FAILED is raised.
+                        if held != TRUE and (
+                            held == FALSE or (yield from self._asked(step.a, row, after, reach)) != TRUE
+                        ):
                             break
-                        after = so_far_of.after(so_far, step.a, row)
-                        if conditions[step.a] is not None:
-                            arguments = so_far_of.arguments(step.a, after)
-                            held = self._held(step.a, row, arguments)
-                            while held is None:
-                                question = self._question(step.a, row, arguments, after, min(row + ahead, last))
-                                if row == start:
-                                    self._ask_of_other_starts(question, stop)
-                                yield question
-                                ahead = min(2 * ahead, _MOST)
-                                held = self._held(step.a, row, arguments)
-                            if held == FAILED:
-                                self._rows.fail(step.a, row, arguments)
-                            if held != TRUE:
-                                break
-                        so_far, path, row, at = after, (path, step.a), row + 1, at + 1
-                    case "split":
-                        here = (at, row, so_far, marks)
-                        if here in known:
-                            break
-                        known.add(here)
-                        ways.append((step.b, row, so_far, marks, path))
-                        at = step.a
-                    case "jump":
-                        at = step.a
-                    case "mark":
-                        marks = (*marks[: step.a], *(0,) * (step.a - len(marks)), row, *marks[step.a + 1 :])
-                        at += 1
-                    case "moved":
-                        if marks[step.a] == row:
-                            break
-                        at += 1
-                    case "accept":
-                        return PatternMatch(start, _spelled(path))
+                    so_far, path, row, at = after, (path, step.a), row + 1, at + 1
+                elif step.operation == "split":
+                    here = (at, row, so_far, marks)
+                    if here in known:
+                        break
+                    known.add(here)
+                    ways.append((step.b, row, so_far, marks, path))
+                    at = step.a
+                elif step.operation == "accept":
+                    return PatternMatch(start, _spelled(path))
+                elif (moved := _moved_on(step, at, row, marks)) is None:
+                    break
+                else:
+                    at, marks = moved
         return None
+
+    def _reach(self, start: int, stop: int) -> _Reach:
+        """How far a match from a row on may go."""
+        within = self._spec.within
+        if within is None:
+            return _Reach(start, stop, stop, waits=self._passed is not None)
+        over = self._times[start] + within
+        last = bisect_left(self._times, over, start, stop)
+        waits = self._passed is not None and last == stop and (self._passed or 0) < over - 1
+        return _Reach(start, last, stop, waits=waits)
+
+    def _asked(self, variable: int, row: int, so_far: Any, reach: _Reach) -> Generator[_Question, None, int]:
+        """What a condition is for a row, asked for until it is known. Raises where it FAILED."""
+        arguments = self._so_far.arguments(variable, so_far)
+        held = self._held(variable, row, arguments)
+        while held is None:
+            question = self._question(variable, row, arguments, so_far, min(row + reach.ahead, reach.last))
+            if row == reach.start:
+                self._ask_of_other_starts(question, reach.stop)
+            yield question
+            reach.ahead = min(2 * reach.ahead, _MOST)
+            held = self._held(variable, row, arguments)
+        if held == FAILED:
+            self._rows.fail(variable, row, arguments)
+        return held
 
     def _held(self, variable: int, row: int, arguments: CallResults) -> int | None:
         """What a condition is for a row; None where that is not known yet."""
@@ -296,6 +318,17 @@ class PatternSearch:
             )
             for (row, given), answer in zip(asked, answers.tolist(), strict=True):
                 self._known[variable, row, given] = answer
+
+
+def _moved_on(step: Instruction, at: int, row: int, marks: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
+    """The step and the marks behind a jump, a mark or the check of one, which takes no row; None for no way on."""
+    match step.operation:
+        case "jump":
+            return step.a, marks
+        case "mark":
+            return at + 1, (*marks[: step.a], *(0,) * (step.a - len(marks)), row, *marks[step.a + 1 :])
+        case _:
+            return None if marks[step.a] == row else (at + 1, marks)
 
 
 def _distances(row: int, arguments: CallResults) -> tuple[int, ...] | None:

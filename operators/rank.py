@@ -54,8 +54,9 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.arrangement.arrangement import Arrangement, Layout
+from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec, Layout
 from rowkind.operators.arrangement.resolving import Resolved, replace_among, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch, Emitted
@@ -200,13 +201,15 @@ class Rank:
         layout: Layout = "last write" if spec.is_of_first_rows else "ordered"
         arrangement = Arrangement(
             stores["rows"],
-            "rows",
-            layout,
-            spec.ttl_ms,
+            ArrangementSpec(
+                "rows",
+                layout,
+                spec.ttl_ms,
+                latest_first=spec.ranking.ties == "latest first",
+                by_number="row_number" not in spec.functions,
+                until=spec.until,
+            ),
             now,
-            latest_first=spec.ranking.ties == "latest first",
-            by_number="row_number" not in spec.functions,
-            until=spec.until,
         )
         resolved, stored = self._resolve(arrangement, batch)
         taken = resolved.refreshed.weight < 0

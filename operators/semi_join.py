@@ -42,8 +42,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch, Emitted
@@ -144,13 +145,13 @@ class SemiJoin:
         rows = emit(left_rows, lonely, facts, again)
         left.append(left_rows, lonely.after.astype(np.int8) if marked else None)
         right.append(right_rows, None)
-        finished = [left.arrangement.finish(), right.arrangement.finish()]
-        finished += [] if facts is None else [facts.arrangement.finish()]
+        written = (left, right) if facts is None else (left, right, facts)
+        finished = Finished.total(*(each.arrangement.finish() for each in written))
         return Output(
             rows,
             Changes.concat([left.unmatched, right.unmatched]),
-            sum((one.state for one in finished), StateSize()),
-            sum(one.merged_rows for one in finished),
+            finished.state,
+            finished.merged_rows,
             left.late + right.late,
             Changes.concat([left.repeated, right.repeated]),
         )
@@ -276,7 +277,7 @@ class _Facts:
     @classmethod
     def open(cls, store: BlobStore, batch: Batch, now: int) -> _Facts:
         """Open the arrangement, resolve the changes and append them."""
-        arrangement = Arrangement(store, "facts", "multiset", None, now)
+        arrangement = Arrangement(store, ArrangementSpec("facts", "multiset"), now)
         # A broadcast row may carry the hash that sends it to its shard.
         changes, refreshes = (replace(part, hash=hash64(part.key)) for part in (batch.changes, batch.refreshes))
         resolved = resolve(arrangement, replace(batch, changes=changes, refreshes=refreshes), by_seq=False)

@@ -37,8 +37,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.arrangement.arrangement import Arrangement, places
+from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec, places
 from rowkind.operators.arrangement.resolving import Resolved, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.batch import Batch, Emitted
@@ -115,7 +116,9 @@ class Session:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
         until = _for_good if spec.goes_whole else spec.until
-        rows = Arrangement(stores["rows"], "rows", "ordered", spec.ttl_ms, now, by_number=True, until=until)
+        rows = Arrangement(
+            stores["rows"], ArrangementSpec("rows", "ordered", spec.ttl_ms, by_number=True, until=until), now
+        )
         touched = batch.touched
         if not len(touched):
             finished = rows.finish()

@@ -24,9 +24,10 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.batch import Batch
-from rowkind.operators.columns.changes import Int8s, Int64s, Mask, Uint64s, concat_binary, constant
+from rowkind.operators.columns.batch import Batch, Emitted
+from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Mask, Uint64s, concat_binary, constant
 from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.netting import net_rows
@@ -94,61 +95,83 @@ class TemporalFilter:
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard; by time `now` (ms since the epoch) all is due that begins or ends then."""
-        agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now)
-        reached = last_place(now)
-        due = agenda.between(np.zeros(1, np.uint64), np.array([reached]))
-        if self.spec.most is not None and now < END and len(due) > self.spec.most:
-            reached = np.partition(due.place, self.spec.most - 1)[self.spec.most - 1]
-            reached = last_place(time_at(int(reached))) if self.spec.whole else reached
-            due = due.filter(due.place <= reached)
-        due = due.take(np.lexsort((due.seq, due.place >> np.uint64(_SPREAD))))
+        agenda = Arrangement(stores["agenda"], ArrangementSpec("agenda", "timed"), now)
+        due, reached = self._due(agenda, now)
         agenda.append(-due)
-        changes, refreshes = batch.touched, len(batch.refreshes)
+        changes = batch.touched
         payload = concat_binary([due.payload, changes.payload])
         seq = np.concatenate([due.seq, changes.seq])
         weight = np.concatenate([np.where(due.mark == _BEGINS, due.weight, -due.weight), changes.weight])
-        refresh = np.arange(len(payload)) >= len(payload) - refreshes
+        refresh = np.arange(len(payload)) >= len(payload) - len(batch.refreshes)
         weight[refresh] = 0
-        begins, ends = self._times(payload)
-        comes, goes = places(begins, payload), places(ends, payload)
-        there = (comes <= reached) & (reached < goes)
+        stay = self._stay(payload)
+        there = stay.there(reached)
         # What ends was there until now.
         there[: len(due)] |= due.mark == _ENDS
-        waits = (comes > reached) & (begins < END) & (comes < goes)
-        stays = there & (ends < END)
+        waits, stays = stay.waits(reached), there & stay.ends
         stays[: len(due)] &= due.mark == _BEGINS
-        at = np.concatenate([np.flatnonzero(waits), np.flatnonzero(stays)])
-        mark = np.repeat(np.array([_BEGINS, _ENDS], np.int8), [waits.sum(), stays.sum()])
-        entries = _entries(np.where(mark == _BEGINS, comes[at], goes[at]), mark, payload.take(pa.array(at)))
+        at, entries = stay.entries(payload, waits, stays)
         entries = replace(entries, weight=weight[at], seq=seq[at])
         surplus = _surplus(agenda, entries)
         agenda.append(entries.filter(~surplus & (entries.weight != 0)))
         lost = np.zeros(len(payload), np.bool_)
         lost[at[surplus]] = True
-        out = np.flatnonzero(there & ~lost & ~refresh)
-        again = np.flatnonzero(there & refresh)
-        rows = np.concatenate([out, again])
         finished = agenda.finish()
         next_ = agenda.first_after(int(reached))
         return Output(
-            net_rows(
-                payload.take(pa.array(rows)),
-                seq[rows],
-                weight[rows],
-                np.arange(len(out), len(rows)) if self.spec.refreshes else None,
-            ),
+            self._emitted(payload, seq, weight, there & ~lost & ~refresh, there & refresh),
             changes.filter(lost[len(due) :]),
             finished.state,
             finished.merged_rows,
             due=None if next_ is None else time_at(next_),
         )
 
-    def _times(self, payload: pa.BinaryArray) -> tuple[Int64s, Int64s]:
+    def _due(self, agenda: Arrangement, now: int) -> tuple[Entries, np.uint64]:
+        """What is let out in a batch at this time, in order, and the place up to which it is."""
+        reached = last_place(now)
+        due = agenda.between(np.zeros(1, np.uint64), np.array([reached]))
+        if self.spec.most is not None and now < END and len(due) > self.spec.most:
+            reached = np.partition(due.place, self.spec.most - 1)[self.spec.most - 1]
+            reached = last_place(time_at(int(reached))) if self.spec.whole else reached
+            due = due.filter(due.place <= reached)
+        return due.take(np.lexsort((due.seq, due.place >> np.uint64(_SPREAD)))), reached
+
+    def _emitted(self, payload: pa.BinaryArray, seq: Int64s, weight: Int64s, out: Mask, again: Mask) -> Emitted:
+        rows = np.concatenate([np.flatnonzero(out), np.flatnonzero(again)])
+        refreshed = np.arange(int(out.sum()), len(rows)) if self.spec.refreshes else None
+        return net_rows(payload.take(pa.array(rows)), seq[rows], weight[rows], refreshed)
+
+    def _stay(self, payload: pa.BinaryArray) -> _Stay:
         """From when on and until when these rows are in the result."""
         count = len(payload)
         begins = np.full(count, -END) if self.spec.begins is None else self.spec.begins(payload)
         ends = np.full(count, END) if self.spec.ends is None else self.spec.ends(payload)
-        return begins, ends
+        return _Stay(places(begins, payload), places(ends, payload), begins < END, ends < END)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """The places of an agenda at which rows come and go, and whether they ever do."""
+
+    comes: Uint64s
+    goes: Uint64s
+    begins: Mask
+    ends: Mask
+
+    def there(self, reached: np.uint64) -> Mask:
+        """Which of them are in the result."""
+        return (self.comes <= reached) & (reached < self.goes)
+
+    def waits(self, reached: np.uint64) -> Mask:
+        """Which of them will come."""
+        return (self.comes > reached) & self.begins & (self.comes < self.goes)
+
+    def entries(self, payload: pa.BinaryArray, waits: Mask, stays: Mask) -> tuple[Indices, Entries]:
+        """When rows that wait come and rows that stay go, each once, and which rows these are."""
+        at = np.concatenate([np.flatnonzero(waits), np.flatnonzero(stays)])
+        mark = np.repeat(np.array([_BEGINS, _ENDS], np.int8), [waits.sum(), stays.sum()])
+        place = np.where(mark == _BEGINS, self.comes[at], self.goes[at])
+        return at, _entries(place, mark, payload.take(pa.array(at)))
 
 
 def _entries(place: Uint64s, mark: Int8s, payload: pa.BinaryArray) -> Entries:

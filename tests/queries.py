@@ -145,16 +145,7 @@ def everything(*, fused: bool = True) -> PhysicalSink:
         calc=select(SPENT.output, key=by(SPENT.output, "customer", null_safe=False), nets=True),
         fused=fused,
     )
-    names = PhysicalNormalize(
-        "normalize_2",
-        scan(
-            "c", CUSTOMERS, "upsert", select(CUSTOMERS, key=by(CUSTOMERS, "id"), upsert=True, replaced_by=("id",)), "id"
-        ),
-        BY_KEY,
-        "",
-        calc=select(CUSTOMERS, key=by(CUSTOMERS, "id", null_safe=False), side=1, padded=True, nets=True),
-        fused=fused,
-    )
+    names = _names(fused=fused)
     schema = spent.calc.output.concat(names.calc.output)
     by_customer = by(schema, "customer", null_safe=False)
     named = PhysicalJoin(
@@ -192,6 +183,14 @@ def named() -> PhysicalSink:
     calc = select(join.schema, *row.names, nets=True)
     own = replace(join, calc=calc, fused=False)
     return PhysicalSink("named", "named", "retract", own, (), calc.output, None, exchange=False)
+
+
+def _names(*, fused: bool) -> PhysicalNormalize:
+    """The customers, with the row that each change takes back."""
+    by_id = select(CUSTOMERS, key=by(CUSTOMERS, "id"), upsert=True, replaced_by=("id",))
+    calc = select(CUSTOMERS, key=by(CUSTOMERS, "id", null_safe=False), side=1, padded=True, nets=True)
+    scanned = scan("c", CUSTOMERS, "upsert", by_id, "id")
+    return PhysicalNormalize("normalize_2", scanned, BY_KEY, "", calc=calc, fused=fused)
 
 
 def _free(named: PhysicalJoin) -> PhysicalJoin:

@@ -8,29 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from rowkind.service.job.load import load
+from rowkind.service.job.model import Job
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.trial import Engine, end, in_memory, read, results
 
 Change = Mapping[str, Any]
+Tables = Mapping[str, Mapping[str, Any]]
 
 
 def folded(
     folder: Path,
     sql: str,
-    tables: Mapping[str, Mapping[str, Any]],
+    tables: Tables,
     changes: Iterable[Change],
     *,
     sink: Mapping[str, Any] | None = None,
     batch_rows: int = 1,
-    engine: Engine | None = None,
     **settings: Any,
 ) -> list[dict[str, Any]]:
     """The rows that are left of a query in the end, from left to right; `settings` are others of the job.
 
-    The end of the changes is the end of time, unless there is an `engine`.
-
     Raises PlanError and JobError for a job that is refused, and ExpressionError.
     """
+    return outcome(job(folder, sql, tables, sink=sink, **settings), changes, batch_rows)
+
+
+def job(folder: Path, sql: str, tables: Tables, *, sink: Mapping[str, Any] | None = None, **settings: Any) -> Job:
+    """A job of one query. Raises JobError."""
     document = {
         "job": "tried",
         "tables": {name: {"topic": name} | dict(table) for name, table in tables.items()},
@@ -38,7 +42,11 @@ def folded(
     }
     file = folder / "job.yaml"
     file.write_text(json.dumps(document | settings))
-    job = load(file)
+    return load(file)
+
+
+def outcome(job: Job, changes: Iterable[Change], batch_rows: int, engine: Engine | None = None) -> list[dict[str, Any]]:
+    """The rows that are left in the end; the end of the changes is the end of time, unless there is an `engine`."""
     batches = read(job, map(json.dumps, changes), "changes.jsonl", batch_rows)
     planned = plan(job, "o")
     if engine is None:

@@ -2,21 +2,8 @@
 
 A batch appends one small run; `compaction` keeps the runs few. What is live is the sum over all runs. Rows are in order
 of *place*: the upper half of the hash of their key, then 32 bits that tell the rows of a key apart and depend on the
-layout. So all rows of a key are found by one interval, and a single row of a key with a million others by one number.
-A place narrows the search and decides nothing: two keys in one place cost time only.
-
-In layout *ordered* the sub-key is an order key, bytes that compare as the rows of a key rank. There the place has 24
-bits of the hash, then the 40 bits of the order code, so that a run can be read from the first row of a key on
-(`operators.arrangement.prefix_scan`).
-
-Layouts, as the plan chooses them by what it knows of unique keys:
-
-    one row per key   the key contains a unique key                        place = hash, 0
-    unique key        the sub-key is a unique key                          place = hash, hash64(sub-key)
-    multiset          nothing is unique                                    place = hash, hash64(payload)
-    ordered           as multiset, in the order of the sub-key             place = hash, order_code(sub-key)
-    last write        one row per key, and no key is NULL                  place = hash, number of the batch
-    timed             what is to be done, in the order of its time         place = time, as its operator has it
+layout (`operators.arrangement.layout`). So all rows of a key are found by one interval, and a single row of a key with
+a million others by one number. A place narrows the search and decides nothing: two keys in one place cost time only.
 
 A batch at time `now` does not see rows that have expired: those written a TTL ago, or, where an operator goes by the
 times of its rows (`operators.rowtime`), those that are to be kept `until` then.
@@ -33,9 +20,8 @@ taken back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -43,36 +29,15 @@ import pyarrow.compute as pc
 
 from rowkind.operators.arrangement import compaction, last_write
 from rowkind.operators.arrangement.entries import UPPER, Entries, consolidate, counted
+from rowkind.operators.arrangement.layout import UPPER_ORDERED, ArrangementSpec, places
 from rowkind.operators.arrangement.manifest import Manifest, SegmentInfo
 from rowkind.operators.arrangement.nearest_scan import reach_of_nearest
 from rowkind.operators.arrangement.prefix_scan import Reach, reach_of_first, read
 from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.arrangement.segment_store import SegmentStore
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore
-from rowkind.operators.columns import order_code
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import distinct, is_in, to_mask
-from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.rowtime import RowTime
-
-Layout = Literal["one row per key", "unique key", "multiset", "ordered", "last write", "timed"]
-
-UPPER_ORDERED = ~np.uint64((1 << order_code.BITS) - 1)
-
-
-def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
-    """Where rows stand in an arrangement of this layout."""
-    match layout:
-        case "one row per key" | "last write":
-            return hashes & UPPER
-        case "unique key":
-            return (hashes & UPPER) | (hash64(sub_key) >> np.uint64(32))
-        case "multiset":
-            return (hashes & UPPER) | (hash64(payload) >> np.uint64(32))
-        case "ordered":
-            return (hashes & UPPER_ORDERED) | order_code.order_code(sub_key)
-        case "timed":
-            raise AssertionError("who keeps an agenda knows the times")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +65,11 @@ class Finished:
     state: StateSize
     merged_rows: int
 
+    @classmethod
+    def total(cls, *parts: Finished) -> Finished:
+        """What several arrangements left behind."""
+        return cls(sum((each.state for each in parts), StateSize()), sum(each.merged_rows for each in parts))
+
 
 def kept(store: BlobStore, name: str) -> StateSize:
     """How much an arrangement keeps of which nothing is read or written. Raises as `Manifest.from_blob` does."""
@@ -118,42 +88,23 @@ def _size(manifest: Manifest) -> StateSize:
 class Arrangement:
     """An arrangement of one shard, opened for one batch at time `now`.
 
-    Lookups see the state before the batch; `append` takes what the batch adds; `finish` writes it and merges. A row is
-    invisible from written_at + `ttl_ms` on. Where `latest_first`, the rows of a place are kept latest first, so that
-    they can be read in that order; not so in layout *last write*. In layout *ordered* equal rows are counted where
-    `by_number`: only how many of them there are matters, and not when they came. In layouts *multiset* and *timed*
-    they always are, except with `arrivals`. In layout *multiset* rows are the same where the bytes that `alike` gives
-    are. Raises `StateLost` where an unexpired segment is missing from the store.
+    Lookups see the state before the batch; `append` takes what the batch adds; `finish` writes it and merges. Raises
+    `StateLost` where an unexpired segment is missing from the store.
     """
 
-    def __init__(
-        self,
-        store: BlobStore,
-        name: str,
-        layout: Layout,
-        ttl_ms: int | None,
-        now: int,
-        *,
-        latest_first: bool = False,
-        by_number: bool = False,
-        arrivals: bool = False,
-        until: RowTime | None = None,
-        alike: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None,
-    ) -> None:
-        self.layout = layout
-        self._alike = alike
-        by_number = by_number or (layout in ("multiset", "timed") and not arrivals)
-        self._summed = counted if by_number and ttl_ms is None else consolidate
-        self._replaces = layout == "last write"
-        self._latest_first = latest_first and not self._replaces
+    def __init__(self, store: BlobStore, spec: ArrangementSpec, now: int) -> None:
+        self.layout = spec.layout
         self.now = now
-        self._until = until
-        self._of_key = UPPER_ORDERED if layout == "ordered" else UPPER
+        self._spec = spec
+        self._of_key = UPPER_ORDERED if spec.layout == "ordered" else UPPER
+        self._latest_first = spec.latest_first and not spec.replaces
         self._store = store
-        self._segment_store = SegmentStore(store, name)
-        self._expired_until = now if until is not None else None if ttl_ms is None else now - ttl_ms
+        self._segment_store = SegmentStore(store, spec.name)
+        self._expired_until = spec.expired_until(now)
+        self._summed = counted if spec.counts else consolidate
+        self._merging = compaction.Merging(self._expired_until, spec.replaces, self._summed)
         blob = store.get(MANIFEST)
-        self._manifest = Manifest() if blob is None else Manifest.from_blob(blob, name)
+        self._manifest = Manifest() if blob is None else Manifest.from_blob(blob, spec.name)
         self._before = blob
         self._segments_before = list(self._manifest.segments)
         self._appended: list[Entries] = []
@@ -163,7 +114,7 @@ class Arrangement:
 
     def alike(self, payload: pa.BinaryArray) -> pa.BinaryArray:
         """What rows are compared by."""
-        return payload if self._alike is None else self._alike(payload)
+        return payload if self._spec.alike is None else self._spec.alike(payload)
 
     def places(self, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
         """Where rows stand in it."""
@@ -171,7 +122,8 @@ class Arrangement:
 
     def written_at(self, payload: pa.BinaryArray) -> Int64s:
         """What rows that come now are said to be written at: now, or where they say it, until when they are kept."""
-        return np.full(len(payload), self.now, np.int64) if self._until is None else self._until(payload)
+        until = self._spec.until
+        return np.full(len(payload), self.now, np.int64) if until is None else until(payload)
 
     def first_after(self, place: int) -> int | None:
         """The first place after this one at which there is an entry, if only one that cancels another; None if none."""
@@ -253,7 +205,7 @@ class Arrangement:
         Where very many rows may share a place, `payload` says which payloads are looked for; others are left out.
         """
         wanted = distinct(places)
-        if self._replaces:
+        if self._spec.replaces:
             return self._live(self._gather(wanted, wanted | ~UPPER))
         return self._live(self._gather(wanted, wanted, payload))
 
@@ -274,7 +226,7 @@ class Arrangement:
 
     def append(self, entries: Entries) -> None:
         """Add entries; a negative one must be the exact opposite of what a lookup gave. Not in layout *last write*."""
-        assert not self._replaces, "in this layout rows are replaced"
+        assert not self._spec.replaces, "in this layout rows are replaced"
         self._appended.append(entries)
 
     def replace(self, entries: Entries, known: int) -> None:
@@ -282,7 +234,7 @@ class Arrangement:
 
         `known` is how many of these keys had a row, as a lookup gave it; one that goes keeps its written_at.
         """
-        assert self._replaces, "only in this layout does an entry replace"
+        assert self._spec.replaces, "only in this layout does an entry replace"
         self._manifest.weight += int((entries.weight > 0).sum()) - known
         self._appended.append(last_write.of_batch(entries, self._manifest.next_run))
 
@@ -291,7 +243,7 @@ class Arrangement:
         manifest = self._manifest
         added = self._summed(self._turned(Entries.concat(self._appended)))
         self._appended = []
-        if not self._replaces:
+        if not self._spec.replaces:
             manifest.weight += int(added.weight.sum())
         assert manifest.weight >= 0, "an arrangement cannot lose more rows than it got"
         manifest.add_run(self._segment_store.write(added))
@@ -300,13 +252,7 @@ class Arrangement:
             self._manifest = manifest = Manifest()
         else:
             merged_rows, expired = compaction.advance(
-                manifest,
-                self._segment_store,
-                len(added),
-                self._expired_until,
-                self._read_in_vain,
-                replaces=self._replaces,
-                summed=self._summed,
+                manifest, self._segment_store, len(added), self._merging, self._read_in_vain
             )
             self._expired += expired
         self._segment_store.settle(self._segments_before, list(manifest.segments))
@@ -357,7 +303,7 @@ class Arrangement:
                 rows = rows[to_mask(pc.is_in(_taken(segment.entries.payload, rows), value_set=payload))]
             if len(rows):
                 found.append((segment, rows))
-        if self._replaces:
+        if self._spec.replaces:
             return last_write.rows_at(found)
         return self._turned(Entries.concat([segment.entries.take(rows) for segment, rows in found]))
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from rowkind.operators.arrangement import last_write
 from rowkind.operators.arrangement import segment as segments
-from rowkind.operators.arrangement.entries import Entries, consolidate
+from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.manifest import Manifest, Merge, Run
 from rowkind.operators.arrangement.segment import LAST_SEQ
 from rowkind.operators.arrangement.segment_store import SegmentStore
@@ -45,27 +45,31 @@ MOST_IN_VAIN = 1 << 15
 is read first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """What a merge leaves of the entries that it reads.
+
+    Rows written at `expired_until` or before have expired and are dropped; None where there is no TTL. `replaces` says
+    that entries replace earlier ones of their key. `summed` adds up entries, in order of (place, seq).
+    """
+
+    expired_until: int | None
+    replaces: bool
+    summed: Callable[[Entries], Entries]
+
+
 def advance(
-    manifest: Manifest,
-    segment_store: SegmentStore,
-    appended: int,
-    expired_until: int | None,
-    read_in_vain: int = 0,
-    *,
-    replaces: bool = False,
-    summed: Callable[[Entries], Entries] = consolidate,
+    manifest: Manifest, segment_store: SegmentStore, appended: int, merging: Merging, read_in_vain: int = 0
 ) -> tuple[int, int]:
     """Do the merge work of a batch of `appended` entries; returns how many rows it read, and how many had expired.
 
-    Rows written at `expired_until` or before have expired and are left out; None where there is no TTL. `read_in_vain`
-    is how many rows the batch met, beyond the usual, that had cancelled out or expired. `replaces` says that entries
-    replace earlier ones of their key. `summed` adds up entries, in order of (place, seq).
+    `read_in_vain` is how many rows the batch met, beyond the usual, that had cancelled out or expired.
     """
     work = expired = 0
     _start(manifest, read_in_vain)
     while manifest.merges and (work == 0 or work < FUEL * appended):
         merge = min(manifest.merges, key=lambda merge: sum(run.rows for run in _inputs(manifest, merge)))
-        read, gone = _merge_portion(manifest, merge, segment_store, expired_until, replaces=replaces, summed=summed)
+        read, gone = _merge_portion(manifest, merge, segment_store, merging)
         work, expired = work + read, expired + gone
     return work, expired
 
@@ -98,15 +102,7 @@ def _inputs(manifest: Manifest, merge: Merge) -> list[Run]:
     return [run for run in manifest.runs if run.number in merge.inputs]
 
 
-def _merge_portion(
-    manifest: Manifest,
-    merge: Merge,
-    segment_store: SegmentStore,
-    expired_until: int | None,
-    *,
-    replaces: bool,
-    summed: Callable[[Entries], Entries],
-) -> tuple[int, int]:
+def _merge_portion(manifest: Manifest, merge: Merge, segment_store: SegmentStore, merging: Merging) -> tuple[int, int]:
     """Take the merge forward by one portion, and complete it if that was the last.
 
     Returns how many rows it read, and how many of what is left of them had expired.
@@ -116,18 +112,18 @@ def _merge_portion(
     limit = max(1, min(segments.SEGMENT_ROWS, segments.SEGMENT_BYTES * rows // max(1, size)))
     windows, end = _windows(inputs, merge.cursor, segment_store, limit)
     read = [window.up_to(end) for window in windows]
-    entries = summed(Entries.concat(list(itertools.chain.from_iterable(read))))
-    if replaces:
+    entries = merging.summed(Entries.concat(list(itertools.chain.from_iterable(read))))
+    if merging.replaces:
         entries = last_write.latest(entries)
         if merge.whole:
             entries = entries.filter(~last_write.is_needless(entries, merge.cursor and merge.cursor[0]))
     expired = 0
-    if expired_until is not None:
+    if merging.expired_until is not None:
         before = len(entries)
-        entries = entries.filter(entries.written_at > expired_until)
+        entries = entries.filter(entries.written_at > merging.expired_until)
         expired = before - len(entries)
     merge.done += segment_store.write(entries)
-    merge.weight += int(entries.weight[entries.weight > 0].sum()) if replaces else int(entries.weight.sum())
+    merge.weight += int(entries.weight[entries.weight > 0].sum()) if merging.replaces else int(entries.weight.sum())
     merge.cursor = end
     if end is None:
         manifest.runs = [run for run in manifest.runs if run.number not in merge.inputs]

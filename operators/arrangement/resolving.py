@@ -41,6 +41,7 @@ import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.matched import Matched, new_entries
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, lengths
 from rowkind.operators.columns.consolidation import net_in_groups
@@ -106,7 +107,7 @@ def resolve(arrangement: Arrangement, batch: Batch, *, by_seq: bool, exact: bool
 def entries_of(arrangement: Arrangement, changes: Changes) -> Entries:
     """The changes as rows that the arrangement could hold, written now."""
     place = arrangement.places(changes.hash, changes.sub_key, changes.payload)
-    return _new_entries(arrangement, changes, place)
+    return new_entries(arrangement, changes, place)
 
 
 def _resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact: bool) -> Resolved:
@@ -145,7 +146,7 @@ def replace_among(
     codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(identity))
     groups = group(codes, [concat_binary([changes.key, stored.key]), identity])
     place = arrangement.places(changes.hash, changes.sub_key, changes.payload)
-    resolved = _replace(arrangement, changes, place, stored, groups, by_seq=by_seq, exact=False)
+    resolved = _replace(arrangement, Matched(changes, place, stored, groups), by_seq=by_seq, exact=False)
     return _renew(arrangement, batch.refreshes, stored, resolved) if len(batch.refreshes) else resolved
 
 
@@ -175,46 +176,53 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
     if not retraction.any():
         return _nothing_but_new(arrangement, changes, place)
     concerned = is_in(place, distinct(place[retraction]))
-    plain = _new_entries(arrangement, changes, place).filter(~concerned)
+    plain = new_entries(arrangement, changes, place).filter(~concerned)
     rows = np.flatnonzero(concerned)
-    changes, place, retraction = changes.take(rows), place[rows], retraction[rows]
-    ties = arrangement.layout == "ordered"
-    stored = arrangement.at(place, changes.payload if ties else None)
-    alike = arrangement.alike
-    pairs = (changes.key, stored.key), (alike(changes.payload), alike(stored.payload))
-    groups = _group_ties(changes, stored, *pairs) if ties else _group(changes, place, stored, *pairs)
-    of_change, of_stored = groups.ids[: len(rows)], groups.ids[len(rows) :]
+    matched = Matched.by_payload(arrangement, changes.take(rows), place[rows])
+    unmatched = _unmatched(matched, by_seq=by_seq)
+    resolved = _take_oldest(arrangement, matched, ~unmatched)
+    return replace(resolved, added=Entries.concat([plain, resolved.added]), unmatched=rows[unmatched])
 
-    there = np.zeros(groups.count, np.int64)
-    np.add.at(there, of_stored, stored.weight)
-    order = np.lexsort((~retraction, changes.seq, of_change) if by_seq else (changes.seq, retraction, of_change))
-    unmatched = np.zeros(len(rows), np.bool_)
+
+def _unmatched(matched: Matched, *, by_seq: bool) -> Mask:
+    """Which changes of a multiset are retractions that find no row."""
+    of_change, seq = matched.of_change, matched.changes.seq
+    there = np.zeros(matched.groups.count, np.int64)
+    np.add.at(there, matched.of_stored, matched.stored.weight)
+    retraction = matched.changes.weight < 0
+    order = np.lexsort((~retraction, seq, of_change) if by_seq else (seq, retraction, of_change))
+    unmatched = np.zeros(len(order), np.bool_)
     unmatched[order] = _below_zero(of_change[order], np.where(retraction, -1, 1)[order], there)
-    taken = np.bincount(of_change[retraction & ~unmatched], minlength=groups.count)
+    return unmatched
 
+
+def _take_oldest(arrangement: Arrangement, matched: Matched, counts: Mask) -> Resolved:
+    """What the changes of a multiset do: of each group, the retractions that count take the oldest rows."""
+    changes, stored, groups = matched.changes, matched.stored, matched.groups.count
+    retraction = changes.weight < 0
+    taken = np.bincount(matched.of_change[retraction & counts], minlength=groups)
     # The queue of each group, oldest first, one element per row: the retractions take from its head. Of equal rows that
     # are one entry, no more are spelled out than could be taken.
-    new = _new_entries(arrangement, changes, place).filter(~retraction)
-    most = np.minimum(stored.weight, taken[of_stored])
+    new = new_entries(arrangement, changes, matched.place).filter(~retraction)
+    most = np.minimum(stored.weight, taken[matched.of_stored])
     units = Entries.concat([stored.relabel(weight=most).units, new])
     is_new = np.repeat([False, True], [len(units) - len(new), len(new)])
-    owner = np.concatenate([np.repeat(of_stored, most), of_change[~retraction]])
+    owner = np.concatenate([np.repeat(matched.of_stored, most), matched.of_change[~retraction]])
     queue = np.lexsort((units.seq, units.written_at, owner))
     units, is_new, owner = units.take(queue), is_new[queue], owner[queue]
-    head = members(np.bincount(owner, minlength=groups.count))[1] < taken[owner]
+    head = members(np.bincount(owner, minlength=groups))[1] < taken[owner]
     gone, come = np.flatnonzero(head & ~is_new), np.flatnonzero(~head & is_new)
 
     # As many as both go and come of a group are a refresh, paired in the order of the queue.
-    both = np.minimum(*(np.bincount(owner[part], minlength=groups.count) for part in (gone, come)))
+    both = np.minimum(*(np.bincount(owner[part], minlength=groups) for part in (gone, come)))
     gone_moved, come_moved = (
-        members(np.bincount(owner[part], minlength=groups.count))[1] >= both[owner[part]] for part in (gone, come)
+        members(np.bincount(owner[part], minlength=groups))[1] >= both[owner[part]] for part in (gone, come)
     )
-    old, new = units.take(gone[~gone_moved]), units.take(come[~come_moved])
     return Resolved(
-        Entries.concat([plain, units.take(come[come_moved])]),
+        units.take(come[come_moved]),
         units.take(gone[gone_moved]),
-        _refresh(old, new),
-        rows[unmatched],
+        _refresh(units.take(gone[~gone_moved]), units.take(come[~come_moved])),
+        np.empty(0, np.int64),
     )
 
 
@@ -240,19 +248,18 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
     stored = arrangement.at(place)
     if len(stored) == 0 and not (changes.weight < 0).any() and len(distinct(place)) == len(place):
         return _nothing_but_new(arrangement, changes, place)
-    groups = _group(changes, place, stored, (changes.key, stored.key), (changes.sub_key, stored.sub_key))
-    if by_seq and exact and (overtaken := _overtaken(changes, stored, groups)).any():
+    matched = Matched.by(changes, place, stored, (changes.key, stored.key), (changes.sub_key, stored.sub_key))
+    if by_seq and exact and (overtaken := _overtaken(matched)).any():
         rows, late = np.flatnonzero(~overtaken), np.flatnonzero(overtaken)
-        ids = np.concatenate([groups.ids[rows], groups.ids[len(changes) :]])
-        changes, place, groups = changes.take(rows), place[rows], Groups(ids, groups.count)
-        resolved = _replace(arrangement, changes, place, stored, groups, by_seq=by_seq, exact=True).among(rows)
+        resolved = _replace(arrangement, matched.take(rows), by_seq=by_seq, exact=True).among(rows)
         unmatched = np.sort(np.concatenate([resolved.unmatched, late]))
         return replace(resolved, unmatched=unmatched, overtaken=late)
-    return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq, exact=exact or not by_seq)
+    return _replace(arrangement, matched, by_seq=by_seq, exact=exact or not by_seq)
 
 
-def _overtaken(changes: Changes, stored: Entries, groups: Groups) -> Mask:
+def _overtaken(matched: Matched) -> Mask:
     """Which retractions meet another row than their own: the last one that came before by seq, or else is stored."""
+    changes, stored, groups = matched.changes, matched.stored, matched.groups
     overtaken = np.zeros(len(changes), np.bool_)
     retractions = changes.weight < 0
     if not retractions.any():
@@ -274,52 +281,56 @@ def _overtaken(changes: Changes, stored: Entries, groups: Groups) -> Mask:
     return overtaken
 
 
-def _replace(
-    arrangement: Arrangement,
-    changes: Changes,
-    place: Uint64s,
-    stored: Entries,
-    groups: Groups,
-    *,
-    by_seq: bool,
-    exact: bool,
-) -> Resolved:
-    """What the changes do, given the groups of rows with one identity over changes and, after them, stored rows.
+def _replace(arrangement: Arrangement, matched: Matched, *, by_seq: bool, exact: bool) -> Resolved:
+    """What the changes do, given the groups of rows with one identity; `exact`: no insertion is meant to replace a row.
 
-    `exact`: no insertion is meant to replace a row.
+    Without an order, equal rows of opposite sign cancel first.
     """
-    of_change, of_stored = groups.ids[: len(changes)], groups.ids[len(changes) :]
-    if not by_seq:
-        left = net_in_groups(Groups(of_change, groups.count), changes.payload, changes.weight, changes.seq)
-        if not left.all():
-            rows, again = np.flatnonzero(left), np.flatnonzero((left == 0) & (changes.weight > 0))
-            others = Groups(np.concatenate([of_change[rows], of_stored]), groups.count)
-            resolved = _replace(arrangement, changes.take(rows), place[rows], stored, others, by_seq=False, exact=exact)
-            return _renew(arrangement, changes.take(again), stored, resolved.among(rows))
-    there = np.zeros(groups.count, np.bool_)
-    there[of_stored] = True
+    if by_seq:
+        return _replace_in_turn(arrangement, matched, by_seq=True, exact=exact)
+    changes = matched.changes
+    own = Groups(matched.of_change, matched.groups.count)
+    left = net_in_groups(own, changes.payload, changes.weight, changes.seq)
+    if left.all():
+        return _replace_in_turn(arrangement, matched, by_seq=False, exact=exact)
+    rows, again = np.flatnonzero(left), np.flatnonzero((left == 0) & (changes.weight > 0))
+    resolved = _replace_in_turn(arrangement, matched.take(rows), by_seq=False, exact=exact)
+    return _renew(arrangement, changes.take(again), matched.stored, resolved.among(rows))
 
-    insertion = changes.weight > 0
-    order = in_turn(
-        Groups(of_change, groups.count), *((changes.seq, insertion) if by_seq else (insertion, changes.seq))
+
+def _replace_in_turn(arrangement: Arrangement, matched: Matched, *, by_seq: bool, exact: bool) -> Resolved:
+    changes, stored, of_change, of_stored = matched.changes, matched.stored, matched.of_change, matched.of_stored
+    order, present, last = _turns(matched, by_seq=by_seq)
+    comes = changes.weight[order] > 0
+    unmatched = np.sort(order[~comes & ~present])
+    repeated = np.sort(order[comes & present]) if exact else order[:0]
+    touched = np.zeros(matched.groups.count, np.bool_)
+    touched[of_change] = True
+    gone, of_gone = stored.filter(touched[of_stored]), of_stored[touched[of_stored]]
+    new = order[last & comes]
+    come = new_entries(arrangement, changes, matched.place).take(new)
+    old, new = _equal_rows(gone, of_gone, come, of_change[new], matched.groups.count)
+    stays, goes = np.ones(len(come), np.bool_), np.ones(len(gone), np.bool_)
+    stays[new], goes[old] = False, False
+    return Resolved(
+        come.filter(stays),
+        gone.filter(goes).units,
+        _refresh(gone.take(old), come.take(new)),
+        unmatched,
+        repeated=repeated,
     )
+
+
+def _turns(matched: Matched, *, by_seq: bool) -> tuple[Indices, Mask, Mask]:
+    """The changes, identity by identity in their order; which of them find a row; and which are the last."""
+    of_change, seq, insertion = matched.of_change, matched.changes.seq, matched.changes.weight > 0
+    there = np.zeros(matched.groups.count, np.bool_)
+    there[matched.of_stored] = True
+    order = in_turn(Groups(of_change, matched.groups.count), *((seq, insertion) if by_seq else (insertion, seq)))
     owner = of_change[order]
     first = np.concatenate(([True], owner[1:] != owner[:-1]))[: len(owner)]
     present = np.where(first, there[owner], np.concatenate(([False], insertion[order][:-1]))[: len(owner)])
-    unmatched = np.sort(order[~insertion[order] & ~present])
-    repeated = np.sort(order[insertion[order] & present]) if exact else order[:0]
-    last = order[np.concatenate((first[1:], [True]))[: len(order)]]
-
-    touched = np.zeros(groups.count, np.bool_)
-    touched[of_change] = True
-    gone, of_gone = stored.filter(touched[of_stored]), of_stored[touched[of_stored]]
-    new = last[insertion[last]]
-    come = _new_entries(arrangement, changes, place).take(new)
-    old, new = _equal_rows(gone, of_gone, come, of_change[new], groups.count)
-    stays, goes = np.ones(len(come), np.bool_), np.ones(len(gone), np.bool_)
-    stays[new], goes[old] = False, False
-    refreshed = _refresh(gone.take(old), come.take(new))
-    return Resolved(come.filter(stays), gone.filter(goes).units, refreshed, unmatched, repeated=repeated)
+    return order, present, np.concatenate((first[1:], [True]))[: len(order)]
 
 
 def _equal_rows(
@@ -343,45 +354,9 @@ def _refresh(old: Entries, new: Entries) -> Entries:
     return Entries.concat([old.relabel(weight=np.full(len(old), -1)), new.relabel(mark=old.mark)])
 
 
-def _group(
-    changes: Changes,
-    place: Uint64s,
-    stored: Entries,
-    *columns: tuple[pa.BinaryArray, pa.BinaryArray],
-) -> Groups:
-    """Groups of equal columns over the changes and, after them, the stored rows."""
-    codes = mix(np.concatenate([changes.hash, stored.hash]), np.concatenate([place, stored.place]))
-    return group(codes, [concat_binary(pair) for pair in columns])
-
-
-def _group_ties(changes: Changes, stored: Entries, *columns: tuple[pa.BinaryArray, pa.BinaryArray]) -> Groups:
-    """As `_group`, with equal sub-keys too, where very many rows may share a place."""
-    payload, sub_key = (
-        concat_binary((changes.payload, stored.payload)),
-        concat_binary((changes.sub_key, stored.sub_key)),
-    )
-    codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(payload))
-    return group(codes, [*(concat_binary(pair) for pair in columns), sub_key])
-
-
-def _new_entries(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Entries:
-    rows = len(changes)
-    return Entries(
-        place,
-        changes.hash,
-        changes.key,
-        changes.sub_key,
-        changes.payload,
-        np.ones(rows, np.int64),
-        arrangement.written_at(changes.payload),
-        changes.seq,
-        np.zeros(rows, np.int8),
-    )
-
-
 def _nothing_but_new(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Resolved:
     none = Entries.empty()
-    return Resolved(_new_entries(arrangement, changes, place), none, none, np.empty(0, np.int64))
+    return Resolved(new_entries(arrangement, changes, place), none, none, np.empty(0, np.int64))
 
 
 def _null(values: pa.BinaryArray) -> Mask:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -15,6 +15,9 @@ from rowkind.errors import REFUSED
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
 from rowkind.service.cli.telling import LogForm, telling, usual
 from rowkind.service.run.signals import until_a_signal
+
+if TYPE_CHECKING:
+    from rowkind.service.job.model import Job
 
 OnChange = Literal["tell", "upgrade"]
 
@@ -102,33 +105,35 @@ def run(
     with until_a_signal() as signals:
         job = load_job(path, sys.stdin.read() if stdin else None)
         job.check_runnable()
-        if master is None:
-            from rowkind.service.spark.session import begin  # noqa: PLC0415 -- as above
+        _begin(job, master)
+        from rowkind.service.run.process import run as live  # noqa: PLC0415 -- loaded when it is needed
 
-            begin(job.checkpoint or "", job.budget)
-        elif job.memory is not None:
-            fail(
-                "`memory` divides the memory of one machine. With --master leave it out, and give driver and executors "
-                "theirs by Spark's settings, spark.executor.memory and spark.executor.memoryOverhead",
-                REFUSED,
-            )
-        from rowkind.service.run.lifecycle import Rebuild  # noqa: PLC0415 -- loaded when it is needed
-        from rowkind.service.run.process import run as live  # noqa: PLC0415 -- as above
-
-        rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
         with telling(form or usual()) as watch:
-            plan = partial(planned_queries, job)
             live(
                 job,
-                plan,
+                partial(planned_queries, job),
                 signals,
                 master=master,
                 host=host,
                 port=port,
-                rebuild=rebuild,
+                rebuild="everything" if reset_state else "what changed" if upgrade else "nothing",
                 savepoint=savepoint,
                 watch=watch,
             )
+
+
+def _begin(job: Job, master: str | None) -> None:
+    """Start Spark in this process where it runs here, while the job is planned."""
+    if master is None:
+        from rowkind.service.spark.session import begin  # noqa: PLC0415 -- loaded when it is needed
+
+        begin(job.checkpoint or "", job.budget)
+    elif job.memory is not None:
+        fail(
+            "`memory` divides the memory of one machine. With --master leave it out, and give driver and executors "
+            "theirs by Spark's settings, spark.executor.memory and spark.executor.memoryOverhead",
+            REFUSED,
+        )
 
 
 def _together(

@@ -88,12 +88,10 @@ class _Import:
                     self.idle = option
                 case "table.exec.emit.early-fire.enabled":
                     self.early = value.lower() == "true"
-                case "table.exec.emit.early-fire.delay":
-                    pass
                 case "table.local-time-zone" if value not in _UTC:
                     text = f"the time zone here is UTC, and not {value}: write CONVERT_TIMEZONE where it matters"
                     self.script.note(option.at, text)
-                case "table.local-time-zone":
+                case "table.local-time-zone" | "table.exec.emit.early-fire.delay":
                     pass
                 case _:
                     text = f"{name} is left out: it says how Flink does it, and has no meaning here"

@@ -77,23 +77,13 @@ class Translator:
     def _next(self, words: Sequence[Word], at: int) -> tuple[Sql, int]:
         """The SQL of the word at a place, and of how many words behind it."""
         word, left = words[at], Reader(words[at:])
-        for keywords, text in _SYNTAX:
-            if left.accept(*keywords):
-                raise NotCarriedOver(word.start, text)
+        _check_carried_over(left)
         before = words[at - 1].upper if at else ""
         if word.kind == "hint":
             return self._hint(word), 1
         if word.kind == "text":
             return self._piece(word, quoted(word.value)), 1
-        if word.upper == "LATERAL" and left.peek(1) != "(":
-            text = "write JOIN t FOR SYSTEM_TIME AS OF PROCTIME()" if left.peek(1) == "SNAPSHOT" else (
-                "UNNEST of an array is one of SQL"
-            )  # fmt: skip
-            raise NotCarriedOver(word.start, f"a table function is not carried over: {text}")
-        if word.upper in ("TIMESTAMP", "TIME") and len(words) > at + 1 and words[at + 1].kind == "text":
-            if word.upper == "TIME":
-                text = "a TIME cannot be written out: write CAST(… AS STRING) around the column, and compare texts"
-                raise NotCarriedOver(word.start, text)
+        if word.upper == "TIMESTAMP" and len(words) > at + 1 and words[at + 1].kind == "text":
             return self._piece(word, "TIMESTAMP_NTZ"), 1
         if word.upper == "UNKNOWN" and before in ("IS", "NOT"):
             return self._piece(word, "NULL"), 1
@@ -101,23 +91,22 @@ class Translator:
             left.take()
             made = self._piece(word, word.upper) + filled("({0})", (self.sql(_bracketed(left)),), word.start)
             return self._subscripts(made, left), left.at
-        if word.upper in (")", "]") and left.peek(1) == "[":
-            raise NotCarriedOver(word.start, "a place in an array is written TRY_ELEMENT_AT(array, place) here")
-        if word.is_name and left.peek(1) == "(" and before != ".":
-            left.take()
-            inside = left.parenthesised()
-            if word.upper == "ARRAY_AGG":
-                self.script.note(word.start, _KEEPS_NULLS)
-            if word.upper in _SKIP_NULLS:
-                return self._skipping_nulls(word, inside, left), left.at
-            call = self._call(word, inside)
-            if call is None and left.peek() == "[":
-                call = self._piece(word) + filled("({0})", (self.sql(inside),), word.start)
-            if call is not None:
-                return self._subscripts(call, left), left.at
-        elif word.is_name and before != ".":
-            return self._name(words, at, before)
+        if word.is_name and before != ".":
+            return self._called(left) if left.peek(1) == "(" else self._name(words, at, before)
         return self._piece(word), 1
+
+    def _called(self, reader: Reader) -> tuple[Sql, int]:
+        """A name with parentheses behind it: a call, of which its name alone is one word."""
+        name = reader.take()
+        inside = reader.parenthesised()
+        if name.upper == "ARRAY_AGG":
+            self.script.note(name.start, _KEEPS_NULLS)
+        if name.upper in _SKIP_NULLS:
+            return self._skipping_nulls(name, inside, reader), reader.at
+        call = self._call(name, inside)
+        if call is None and reader.peek() == "[":
+            call = self._piece(name) + filled("({0})", (self.sql(inside),), name.start)
+        return (self._piece(name), 1) if call is None else (self._subscripts(call, reader), reader.at)
 
     def _piece(self, word: Word, text: str | None = None) -> Sql:
         return Sql((Stretch(self.script.text[word.start : word.end] if text is None else text, word.start),))
@@ -262,3 +251,22 @@ def read_tables(script: Script, words: Sequence[Word], tables: frozenset[str]) -
             end = words[place + 1].start if place + 1 < len(words) else len(script.text)
             found.setdefault(word.value, {}).update(hinted_options(script.text[word.end : end], word.end))
     return dict(found)
+
+
+def _check_carried_over(reader: Reader) -> None:
+    """Raise NotCarriedOver for words that say what a job cannot."""
+    word, behind = reader.words[reader.at], reader.words[reader.at + 1 : reader.at + 2]
+    for keywords, text in _SYNTAX:
+        if reader.accept(*keywords):
+            raise NotCarriedOver(word.start, text)
+    following = reader.peek(1)
+    if word.upper == "LATERAL" and following != "(":
+        text = "write JOIN t FOR SYSTEM_TIME AS OF PROCTIME()" if following == "SNAPSHOT" else (
+            "UNNEST of an array is one of SQL"
+        )  # fmt: skip
+        raise NotCarriedOver(word.start, f"a table function is not carried over: {text}")
+    if word.upper == "TIME" and behind and behind[0].kind == "text":
+        text = "a TIME cannot be written out: write CAST(… AS STRING) around the column, and compare texts"
+        raise NotCarriedOver(word.start, text)
+    if word.upper in (")", "]") and following == "[":
+        raise NotCarriedOver(word.start, "a place in an array is written TRY_ELEMENT_AT(array, place) here")

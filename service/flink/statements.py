@@ -119,25 +119,29 @@ def _statement(script: Script, reader: Reader, tables: Mapping[str, CreateTable]
     elif reader.accept("INSERT"):
         yield _insert(reader, start)
     elif reader.accept("CREATE") or reader.peek() == "REPLACE":
-        while reader.accept("OR") or reader.accept("REPLACE") or reader.accept("TEMPORARY") or reader.accept("SYSTEM"):
-            pass
-        kind = reader.take().upper
-        if kind == "TABLE":
-            made = table(script, reader, tables)
-            yield made
-            if made.query:
-                yield InsertInto(made.name, made.at, (), made.query, by_name=True)
-        elif kind == "VIEW":
-            yield _view(reader)
-        elif kind in _CREATES:
-            raise NotCarriedOver(start, f"CREATE {kind}: {_CREATES[kind]}")
-        else:
-            script.note(start, f"CREATE {kind}: tables are named in the job file and nowhere else", lost=False)
+        yield from _create(script, reader, start, tables)
     elif first in _NOTHING:
         script.note(start, f"{first} is left out: {_NOTHING[first]}", lost=False)
     else:
         text = _LOST.get(first, "write INSERT INTO table SELECT …")
         raise NotCarriedOver(start, f"{first or 'this'} is not carried over: {text}")
+
+
+def _create(script: Script, reader: Reader, start: int, tables: Mapping[str, CreateTable]) -> Iterator[Statement]:
+    while reader.accept("OR") or reader.accept("REPLACE") or reader.accept("TEMPORARY") or reader.accept("SYSTEM"):
+        pass
+    kind = reader.take().upper
+    if kind == "TABLE":
+        made = table(script, reader, tables)
+        yield made
+        if made.query:
+            yield InsertInto(made.name, made.at, (), made.query, by_name=True)
+    elif kind == "VIEW":
+        yield _view(reader)
+    elif kind in _CREATES:
+        raise NotCarriedOver(start, f"CREATE {kind}: {_CREATES[kind]}")
+    else:
+        script.note(start, f"CREATE {kind}: tables are named in the job file and nowhere else", lost=False)
 
 
 def _wraps_inserts(reader: Reader) -> bool:

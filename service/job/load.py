@@ -168,39 +168,40 @@ _EXPECTED = {
 }
 
 
+_EXPECTED_OF_KIND = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    "string_type": "a text",
+    "string_too_long": "at most {max_length} characters",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "is_instance_of"), "a mapping"),
+    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
+    "too_short": "at least one entry",
+    **dict.fromkeys(
+        ("datetime_parsing", "datetime_type", "datetime_from_date_parsing"), "a time such as 2026-01-31T12:00:00Z"
+    ),
+}
+"""What is expected by the kind of the error, whose context fills it in."""
+
+
 def _expected(kind: str, error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
     match kind:
         case "literal_error":
-            return str(error["ctx"]["expected"]).replace("'", "")
+            return str(context["expected"]).replace("'", "")
+        case "string_pattern_mismatch" if ":" in context["pattern"]:
+            return "module:name"
         case "string_pattern_mismatch":
-            if ":" in error["ctx"]["pattern"]:
-                return "module:name"
             return (
                 "letters, digits and _ only"
-                if "A-Za-z_]" in error["ctx"]["pattern"]
-                else "letters, digits, . _ and - only"
+                if "A-Za-z_]" in context["pattern"]
+                else ("letters, digits, . _ and - only")
             )
-        case "int_parsing" | "int_type" | "int_from_float":
-            return "a whole number"
-        case "greater_than":
-            return f"more than {error['ctx']['gt']}"
-        case "less_than_equal":
-            return f"at most {error['ctx']['le']}"
-        case "bool_parsing" | "bool_type":
-            return "true or false"
-        case "string_type":
-            return "a text"
-        case "dict_type" | "model_type" | "model_attributes_type" | "is_instance_of":
-            return "a mapping"
-        case "tuple_type" | "list_type":
-            return "a list"
-        case "too_short":
-            return "at least one entry"
-        case "string_too_long":
-            return f"at most {error['ctx']['max_length']} characters"
-        case "datetime_parsing" | "datetime_type" | "datetime_from_date_parsing":
-            return "a time such as 2026-01-31T12:00:00Z"
-    return error["msg"][:1].lower() + error["msg"][1:]
+        case _ if kind in _EXPECTED_OF_KIND:
+            return _EXPECTED_OF_KIND[kind].format_map(context)
+        case _:
+            return error["msg"][:1].lower() + error["msg"][1:]
 
 
 def _short(value: Any) -> str:

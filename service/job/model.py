@@ -6,6 +6,7 @@ the registry when the job is planned (`service.job.columns`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -275,21 +276,9 @@ class Job(Section):
         for name in (*self.tables, *self.views):
             if (other := lowered.setdefault(name.lower(), name)) is not name:
                 raise ValueError(f"{other!r} and {name!r} are the same name in SQL: rename one")
-        if self.unmatched == "dead_letter" and self.dead_letters.topic is None:
-            raise ValueError("`unmatched: dead_letter` needs `dead_letters: {topic: …}`")
-        if self.on_error != "fail" and self.dead_letters.topic is None:
-            raise ValueError(f"`on_error: {self.on_error}` needs `dead_letters: {{topic: …}}`")
-        for name, table in self.tables.items():
-            if table.on_bad_update != "keep" and self.dead_letters.topic is None:
-                raise ValueError(
-                    f"`on_bad_update: {table.on_bad_update}` of table {name} needs `dead_letters: {{topic: …}}`"
-                )
-            if (
-                table.watermark is not None
-                and table.watermark.late == "dead_letter"
-                and self.dead_letters.topic is None
-            ):
-                raise ValueError(f"`late: dead_letter` in the watermark of {name} needs `dead_letters: {{topic: …}}`")
+        if self.dead_letters.topic is None:
+            for setting in self._making_dead_letters():
+                raise ValueError(f"{setting} needs `dead_letters: {{topic: …}}`")
         if self.memory is not None and self.memory < (needed := least(self.parallelism)):
             raise ValueError(
                 f"`memory` is {self.memory >> 20}m, and a job with parallelism {self.parallelism} takes "
@@ -312,6 +301,18 @@ class Job(Section):
         if self.kafka is not None:
             self._without_loops(topics)
         return self
+
+    def _making_dead_letters(self) -> Iterator[str]:
+        """The settings by which there are dead letters."""
+        if self.unmatched == "dead_letter":
+            yield "`unmatched: dead_letter`"
+        if self.on_error != "fail":
+            yield f"`on_error: {self.on_error}`"
+        for name, table in self.tables.items():
+            if table.on_bad_update != "keep":
+                yield f"`on_bad_update: {table.on_bad_update}` of table {name}"
+            if table.watermark is not None and table.watermark.late == "dead_letter":
+                yield f"`late: dead_letter` in the watermark of {name}"
 
     def _without_loops(self, written: dict[str, str]) -> None:
         """Refuse a topic that the job would write for more than one reason; `written` has the sinks by their topics."""

@@ -1,4 +1,4 @@
-"""From the SQL of sinks to their physical plans: the passes, in order."""
+"""From the SQL of sinks to their physical plans."""
 
 from __future__ import annotations
 
@@ -15,45 +15,8 @@ from rowkind.service.job.columns import as_written, declared
 from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, Refusal, span
 from rowkind.service.plan.fingerprint import Fingerprint
-from rowkind.service.plan.passes.add_arrival_ids import add_arrival_ids
-from rowkind.service.plan.passes.add_row_digests import add_row_digests
-from rowkind.service.plan.passes.aggregate_panes import aggregate_panes
-from rowkind.service.plan.passes.apply_allowed_lateness import apply_allowed_lateness
-from rowkind.service.plan.passes.buffer_until_watermark import buffer_until_watermark
-from rowkind.service.plan.passes.check_functions import check_functions
-from rowkind.service.plan.passes.check_sink import check_sink
-from rowkind.service.plan.passes.choose_extremes import choose_extremes
-from rowkind.service.plan.passes.choose_layouts import choose_layouts
-from rowkind.service.plan.passes.choose_rank_strategies import choose_rank_strategies
-from rowkind.service.plan.passes.compare_with_clock import compare_with_clock
-from rowkind.service.plan.passes.delay_null_padding import delay_null_padding
-from rowkind.service.plan.passes.delay_until_final import delay_until_final
-from rowkind.service.plan.passes.derive_state_cleanup import derive_state_cleanup
-from rowkind.service.plan.passes.extract_equal_keys import extract_equal_keys
-from rowkind.service.plan.passes.factor_alternatives import factor_alternatives
-from rowkind.service.plan.passes.filter_by_clock import filter_by_clock
-from rowkind.service.plan.passes.limit_time import check_numbers, limit_time
-from rowkind.service.plan.passes.mark_joins_to_semi_joins import mark_joins_to_semi_joins
-from rowkind.service.plan.passes.merge_equivalent_operators import merge_equivalent_operators
-from rowkind.service.plan.passes.narrow_groups import narrow_groups
-from rowkind.service.plan.passes.narrow_joins import narrow_joins
-from rowkind.service.plan.passes.normalize_inputs import normalize_inputs
-from rowkind.service.plan.passes.order_joins import order_joins
-from rowkind.service.plan.passes.order_matches import order_matches
-from rowkind.service.plan.passes.prune_columns import prune_columns
-from rowkind.service.plan.passes.push_filters import push_filters
-from rowkind.service.plan.passes.push_semi_joins import push_semi_joins
-from rowkind.service.plan.passes.release_all_due_below_windows import release_all_due_below_windows
-from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
-from rowkind.service.plan.passes.retract_expired_rows import retract_expired_rows
-from rowkind.service.plan.passes.reuse_join_state import reuse_join_state
-from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
 from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
-from rowkind.service.plan.passes.sort_by_time import sort_by_time
-from rowkind.service.plan.passes.split_distinct import split_distinct
-from rowkind.service.plan.passes.spread_hot_keys import spread_hot_keys
-from rowkind.service.plan.passes.stamp_arrivals import stamp_arrivals
-from rowkind.service.plan.passes.stamp_rows import stamp_rows
+from rowkind.service.plan.phases import PHASES
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.job_functions import job_functions, with_functions
@@ -64,48 +27,6 @@ from rowkind.service.plan.watermarks import watermark, with_clauses
 from rowkind.service.source_table import SourceTable, Watermark
 
 _Done = TypeVar("_Done")
-
-PASSES: tuple[Callable[[Query], Query], ...] = (
-    compare_with_clock,
-    factor_alternatives,
-    narrow_groups,
-    narrow_joins,
-    push_filters,
-    mark_joins_to_semi_joins,
-    push_semi_joins,
-    order_joins,
-    filter_by_clock,
-    aggregate_panes,
-    rewrite_ranks,
-    split_distinct,
-    extract_equal_keys,
-    resolve_conflicts,
-    retract_expired_rows,
-    add_arrival_ids,
-    delay_null_padding,
-    stamp_arrivals,
-    buffer_until_watermark,
-    order_matches,
-    sort_by_time,
-    stamp_rows,
-    delay_until_final,
-    normalize_inputs,
-    check_sink,
-    choose_rank_strategies,
-    choose_extremes,
-    spread_hot_keys,
-    choose_layouts,
-    limit_time,
-    derive_state_cleanup,
-    apply_allowed_lateness,
-    release_all_due_below_windows,
-    prune_columns,
-    merge_equivalent_operators,
-    add_row_digests,
-    reuse_join_state,
-    check_numbers,
-    check_functions,
-)
 
 
 @dataclass(frozen=True)
@@ -144,8 +65,8 @@ def plan_query(
 def _optimized(job: Job, query: Query) -> Query:
     def passes() -> Query:
         after = query
-        for each in PASSES:
-            after = each(after)
+        for phase in PHASES:
+            after = phase(after)
         return after
 
     return _told(job, query.name, passes)

@@ -114,7 +114,7 @@ def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Chang
     return net(own.changes, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq, ordered=sink.ordered)
 
 
-def write(  # noqa: PLR0917 - two of them are numbers
+def write(
     path: Path, parts: Iterable[Part], of: Graph, shards: int, marks: TimeMarks, clock: int | None = None
 ) -> None:
     """Leave the blocks of one batch in a file, at least one for each that may begin without, or where time passes.

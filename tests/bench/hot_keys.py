@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.codec import encode
+from rowkind.avro.schema import Record
 from rowkind.operators import contenders, partial_aggregate
 from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Rows
@@ -180,9 +181,9 @@ def _run(sink: PhysicalSink, exponent: float, rows: int, batches: int) -> _Costs
         inbox: dict[int, list[Batch]] = defaultdict(list)
         for scan in whole.scans:
             record = scan.scan.source.declared
-            columns = _customers(number) if record.name == "customers" else _clicks(random, exponent, rows)
-            values = {name: pa.array(column, record.type(name).arrow) for name, column in columns.items()}
-            payload = encode(record, values)
+            payload = _encoded(
+                record, _customers(number) if record.name == "customers" else _clicks(random, exponent, rows)
+            )
             arrived = np.arange(len(payload)) + number * rows
             for reader in range(_READERS):
                 part = slice(reader, None, _READERS)
@@ -207,6 +208,10 @@ def _run(sink: PhysicalSink, exponent: float, rows: int, batches: int) -> _Costs
                 for to, _, sent in left:
                     inbox[to].append(sent)
     return costs
+
+
+def _encoded(record: Record, columns: Mapping[str, np.ndarray]) -> pa.BinaryArray:
+    return encode(record, {name: pa.array(column, record.type(name).arrow) for name, column in columns.items()})
 
 
 def _customers(batch: int) -> Mapping[str, np.ndarray]:

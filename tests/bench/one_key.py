@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,12 +61,13 @@ def main() -> int:
 
 @contextmanager
 def _passes(*, kept: bool) -> Iterator[None]:
-    passes = pipeline.PASSES
-    pipeline.PASSES = tuple(each for each in passes if not kept or each is not reuse_join_state)
+    phases = pipeline.PHASES
+    own = [tuple(each for each in phase.passes if not kept or each is not reuse_join_state) for phase in phases]
+    pipeline.PHASES = tuple(replace(phase, passes=passes) for phase, passes in zip(phases, own, strict=True))
     try:
         yield
     finally:
-        pipeline.PASSES = passes
+        pipeline.PHASES = phases
 
 
 def _run(kind: str, tables: int, each: int, *, kept: bool) -> tuple[float, float, float, float]:

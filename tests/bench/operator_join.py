@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from rowkind.operators import join as join_module
 from rowkind.operators.arrangement import compaction
-from rowkind.operators.arrangement.arrangement import Arrangement, Layout
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch

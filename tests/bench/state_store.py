@@ -9,7 +9,8 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -78,10 +79,7 @@ def measure(
     limits = CacheLimits(0, 0) if cold else CacheLimits()
     labels = placement(SHARDS)
     processor = alone("bench", Keep(), exits=(), labels=labels, limits=limits)
-    before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    with tempfile.TemporaryDirectory() as folder:
+    with _set(spark, settings), tempfile.TemporaryDirectory() as folder:
         source = spark.readStream.format("blocks")
         query = (
             over_shards(source.options(rows=rows, shards=SHARDS, batches=batches).load(), processor)
@@ -103,11 +101,6 @@ def measure(
                 if stage in stages:
                     stages[stage].append(1000 * value)
         spark.sql("DROP VIEW out")
-    for key, value in before.items():
-        if value is None:
-            spark.conf.unset(key)
-        else:
-            spark.conf.set(key, value)
 
     def spent(*names: str) -> float:
         return quartile([sum(each.durationMs.get(name, 0) for name in names) for each in progress])
@@ -120,6 +113,20 @@ def measure(
         state=quartile(stages["state"]),
         operator=quartile(stages["operator"]),
     )
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """A session with these settings, and as it was before afterwards."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    yield
+    for key, value in before.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
 
 
 def quartile(values: Sequence[float]) -> float:

@@ -26,7 +26,7 @@ from tests.chaos.clock import Clock
 from tests.chaos.faults import FAULTS, drawn
 from tests.chaos.outcomes import Outcome, commit, gets_over, table, told
 from tests.chaos.scene import Scene
-from tests.chaos.stage import Stage
+from tests.chaos.stage import Stage, Surroundings
 
 _FAULTS_OF_AN_EPISODE = 20
 _FOUND = Path("docs/faults.jsonl")
@@ -66,15 +66,8 @@ def episode(seed: int, kinds: Sequence[str], count: int, at: str = "") -> Iterat
         brokers = stack.enter_context(Brokers(folder / "kafka", chance.choice((1, 1, 3))))
         disks = stack.enter_context(limited(folder, _DISKS) if chance.random() < _WITH_DISKS else nullcontext({}))
         clock = Clock(folder)
-        stage = Stage(
-            brokers.servers,
-            folder,
-            seed,
-            (*CHECKS, KEPT),
-            far_servers=brokers.far_servers,
-            disks=disks,
-            environment=clock.environment,
-        )
+        around = Surroundings(brokers.far_servers, disks, clock.environment)
+        stage = Stage(brokers.servers, folder, seed, (*CHECKS, KEPT), around)
         stack.callback(stage.close)
         scene = Scene(stage, brokers, chance, disks, clock)
         scene.start()

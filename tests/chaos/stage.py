@@ -8,6 +8,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,28 +30,30 @@ SLOW = 400.0
 """Seconds for what takes a tenth of it on a machine at rest."""
 
 
-class Stage:
-    """Initialise with some checks, manipulate in two phases, validate; all checks at once, in one job.
+@dataclass(frozen=True)
+class Surroundings:
+    """What a job runs in.
 
     - `far_servers`: by which the job reaches the brokers, where it does so in another way.
     - `disks`: folders of limited size for the checkpoint and for temporary files, instead of ones in `folder`.
     - `environment`: of the job's processes, beside this one's.
     """
 
+    far_servers: str = ""
+    disks: Mapping[str, Path] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Stage:
+    """Initialise with some checks, manipulate in two phases, validate; all checks at once, in one job."""
+
     def __init__(
-        self,
-        servers: str,
-        folder: Path,
-        seed: int,
-        checks: Sequence[Check],
-        *,
-        far_servers: str = "",
-        disks: Mapping[str, Path] | None = None,
-        environment: Mapping[str, str] | None = None,
+        self, servers: str, folder: Path, seed: int, checks: Sequence[Check], around: Surroundings | None = None
     ) -> None:
         print(f"seed {seed}")
-        self._disks = disks or {}
-        self._environment = dict(environment or {})
+        around = around or Surroundings()
+        self._disks = around.disks
+        self._environment = dict(around.environment)
         if "temporary" in self._disks:
             self._environment["TMPDIR"] = str(self._disks["temporary"])
         self.checks = list(checks)
@@ -61,7 +64,7 @@ class Stage:
         self._job = self.shop.job(
             {check.name: check.sink for check in self.checks},
             batch={"max_rows": ROWS_PER_BATCH},
-            kafka={"bootstrap.servers": far_servers or servers},
+            kafka={"bootstrap.servers": around.far_servers or servers},
             checkpoint=str(self._root),
         )
         self.results = {check.name: Results(self.shop, check.name) for check in self.checks}

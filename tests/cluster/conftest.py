@@ -11,7 +11,7 @@ import pytest
 
 from rowkind.service.dev.broker import Broker
 from tests.chaos.checks import CHECKS
-from tests.chaos.stage import Stage
+from tests.chaos.stage import Stage, Surroundings
 from tests.cluster.spark_cluster import SparkCluster
 
 
@@ -25,8 +25,8 @@ def driver_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stage(broker: Broker, tmp_path: Path, driver_only: Path) -> Iterator[Stage]:
     """All checks in one job, with a seed that no run had before; the stage prints it."""
     seed = random.SystemRandom().randrange(100_000)
-    disks = {"temporary": driver_only}
-    with closing(Stage(broker.bootstrap_servers, tmp_path, seed, CHECKS, disks=disks)) as stage:
+    around = Surroundings(disks={"temporary": driver_only})
+    with closing(Stage(broker.bootstrap_servers, tmp_path, seed, CHECKS, around)) as stage:
         yield stage
 
 

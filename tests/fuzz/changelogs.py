@@ -147,12 +147,16 @@ class _Writer:
         if at is None and live and rng.random() < 0.55:
             at = rng.randrange(len(live))
             row |= {name: live[at][1][name] for name in table.primary_key}
-        if at is None:
-            if not table.primary_key and live and rng.random() < 0.3:
-                row = dict(rng.choice(live)[1])
-            yield self._change("+U" if table.mode == "upsert" and rng.random() < 0.5 else "+I", row)
+        if at is not None:
+            yield from self._becomes(live[at][1], row)
             return
-        old = live[at][1]
+        if not table.primary_key and live and rng.random() < 0.3:
+            row = dict(rng.choice(live)[1])
+        yield self._change("+U" if table.mode == "upsert" and rng.random() < 0.5 else "+I", row)
+
+    def _becomes(self, old: Row, row: Row) -> Iterator[Change]:
+        """A row that is there goes, or another one takes its place."""
+        rng, table = self.rng, self.table
         if rng.random() < 0.1:
             row = dict(old)
         if rng.random() < 0.4:

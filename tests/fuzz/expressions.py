@@ -129,17 +129,7 @@ class Expressions:
         rng = self._rng
         match kind:
             case "int":
-                return [
-                    lambda: f"({self.value('int', depth)} {rng.choice('+-')} {self.value('int', depth)})",
-                    lambda: f"({self.value('int', depth)} * {rng.choice(('2', '-3'))})",
-                    lambda: f"({self.value('int', depth)} {rng.choice(('%', 'DIV'))} {rng.choice(('2', '3'))})",
-                    lambda: f"ABS({self.value('int', depth)})",
-                    lambda: f"LENGTH({self.value('string', depth)})",
-                    lambda: f"{rng.choice(('YEAR', 'MONTH', 'DAY'))}({self.value('date', depth)})",
-                    lambda: f"DATEDIFF({self.value('date', depth)}, {self.value('date', depth)})",
-                    lambda: f"CAST({self.name('boolean')} AS INT)",
-                    lambda: f"TRY_CAST({self.name('string')} AS INT)",
-                ]
+                return self._integers(depth)
             case "decimal":
                 return [
                     lambda: f"({self.value('decimal', depth)} {rng.choice('+-')} {self.value('decimal', depth)})",
@@ -182,6 +172,19 @@ class Expressions:
                     lambda: f"({self.value('timestamp', depth)} + INTERVAL {rng.randint(1, 30)} HOUR)",
                 ]
         raise AssertionError(kind)
+
+    def _integers(self, depth: int) -> list[Callable[[], str]]:
+        return [
+            lambda: f"({self.value('int', depth)} {self._rng.choice('+-')} {self.value('int', depth)})",
+            lambda: f"({self.value('int', depth)} * {self._rng.choice(('2', '-3'))})",
+            lambda: f"({self.value('int', depth)} {self._rng.choice(('%', 'DIV'))} {self._rng.choice(('2', '3'))})",
+            lambda: f"ABS({self.value('int', depth)})",
+            lambda: f"LENGTH({self.value('string', depth)})",
+            lambda: f"{self._rng.choice(('YEAR', 'MONTH', 'DAY'))}({self.value('date', depth)})",
+            lambda: f"DATEDIFF({self.value('date', depth)}, {self.value('date', depth)})",
+            lambda: f"CAST({self.name('boolean')} AS INT)",
+            lambda: f"TRY_CAST({self.name('string')} AS INT)",
+        ]
 
     def _ratios(self, depth: int) -> list[Callable[[], str]]:
         ratios: list[Callable[[], str]] = [

@@ -310,22 +310,26 @@ class Queries:
         if rng.random() < 0.05:
             text = f"CASE WHEN {window} {rng.choice(_MORE_BOUNDS)} THEN 1 ELSE 0 END AS {number}"
             return Query(f"SELECT {listed}, {text} FROM {from_.text}{where}", (*outputs, Output(number, "int")))
-        numbers = [(window, number)]
-        if rng.random() < 0.3:
-            others = (self._window(from_), f"{rng.choice(('RANK', 'DENSE_RANK'))}{window[window.index('(') :]}")
-            numbers.append((rng.choice(others), self._relations.alias("n")))
+        numbers = [(window, number), *self._another_number(from_, window)]
         hint = "/*+ UNBOUNDED_RANK */ " if rng.random() < 0.3 else ""
-        counted = ", ".join(f"{text} AS {name}" for text, name in numbers)
-        inner = f"SELECT {hint}{listed}, {counted} FROM {from_.text}{where}"
+        listed = ", ".join([listed, *(f"{text} AS {name}" for text, name in numbers)])
+        inner = f"SELECT {hint}{listed} FROM {from_.text}{where}"
         alias = self._relations.alias("r")
         names = tuple(Name(f"{alias}.{each.name}", each.kind, each.type) for each in outputs)
         bounds = [self._bound(f"{alias}.{name}", names) for _, name in numbers]
         if rng.random() < 0.15:
             bounds.append(Expressions(rng, names).condition())
-        kept = [Output(name, "int") for _, name in numbers if rng.random() < 0.5]
-        shown = [*outputs, *kept]
+        shown = [*outputs, *(Output(name, "int") for _, name in numbers if rng.random() < 0.5)]
         columns = ", ".join(f"{alias}.{each.name}" for each in shown)
         return Query(f"SELECT {columns} FROM ({inner}) AS {alias} WHERE {' AND '.join(bounds)}", tuple(shown))
+
+    def _another_number(self, from_: From, window: str) -> list[tuple[str, str]]:
+        """Now and then a second number, by another order or of another function."""
+        rng = self._rng
+        if rng.random() >= 0.3:
+            return []
+        others = (self._window(from_), f"{rng.choice(('RANK', 'DENSE_RANK'))}{window[window.index('(') :]}")
+        return [(rng.choice(others), self._relations.alias("n"))]
 
     def _bound(self, number: str, names: Sequence[Name]) -> str:
         """A condition on the number of a row, mostly a range."""

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,10 +117,7 @@ def connector(broker: Broker, folder: Path, topic: str, database: Postgres) -> I
         "collection.name.format": "result",
         "consumer.override.isolation.level": "read_committed",
     }
-    files = []
-    for name, settings in (("worker", worker), ("sink", sink)):
-        files.append(folder / f"{name}.properties")
-        files[-1].write_text("".join(f"{each}={value}\n" for each, value in settings.items()))
+    files = [_properties(folder / "worker", worker), _properties(folder / "sink", sink)]
     log = folder / "connect.log"
     path = os.pathsep.join([*logging_jars(), f"{jars}/*"])
     program = [java(), "-Xmx256m", "-Dorg.apache.logging.log4j.level=WARN", "-cp", path]
@@ -134,6 +131,11 @@ def connector(broker: Broker, folder: Path, topic: str, database: Postgres) -> I
             yield log
         finally:
             connect.terminate()
+
+
+def _properties(file: Path, settings: Mapping[str, str]) -> Path:
+    file.write_text("".join(f"{each}={value}\n" for each, value in settings.items()))
+    return file
 
 
 def test_a_jdbc_sink_connector_keeps_a_table_in_step(

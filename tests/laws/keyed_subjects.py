@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rowkind.operators.aggregate import Aggregate
-from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.asof_join import AsofJoin
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch

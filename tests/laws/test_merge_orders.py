@@ -85,10 +85,8 @@ def with_ttl(operator: Operator) -> Operator:
             left = replace(spec.left, ttl_ms=TTL)
             right = spec.right if spec.kind == "null-aware anti" else replace(spec.right, ttl_ms=TTL)
             return SemiJoin(replace(spec, left=left, right=right))
-        case Normalize(side):
-            return Normalize(replace(side, ttl_ms=TTL))
-        case Expiry(side):
-            return Expiry(replace(side, ttl_ms=TTL))
+        case Normalize(side) | Expiry(side):
+            return replace(operator, side=replace(side, ttl_ms=TTL))
         case Rank(spec):
             return Rank(replace(spec, ttl_ms=TTL))
         case Aggregate(spec):

@@ -28,7 +28,7 @@ from tests.fuzz.unnested import random_unnested
 from tests.seeds import seeds
 from tests.sizes import sized
 from tests.staged import Staged
-from tests.trying import folded, inserts
+from tests.trying import inserts, job, outcome
 
 SIZES = (1, 2, 3)
 
@@ -76,9 +76,8 @@ def test_rows_of_an_exact_table_that_come_and_go_in_a_batch_leave_nothing(
     for engine in (_in_memory_trial, _staged_trial(size or len(changes))):
         for batch_rows in (2, len(changes)):
             with sized(size):
-                found = folded(
-                    tmp_path, sql, tables, changes, sink=sink, batch_rows=batch_rows, engine=engine, promises="fail"
-                )
+                tried = job(tmp_path, sql, tables, sink=sink, promises="fail")
+                found = outcome(tried, changes, batch_rows, engine)
             assert found == expected, f"batches of {batch_rows}"
 
 
@@ -102,15 +101,8 @@ def test_rows_that_are_released_a_few_at_a_time_are_those_of_one_release(tmp_pat
 
     def final(batch_rows: int) -> list[dict[str, Any]]:
         changes = [{"table": "t", "op": "+I", "row": row} for row in rows]
-        return folded(
-            tmp_path,
-            FINAL[name],
-            tables,
-            changes,
-            sink={"mode": "append"},
-            batch_rows=batch_rows,
-            engine=_ended,
-        )
+        tried = job(tmp_path, FINAL[name], tables, sink={"mode": "append"})
+        return outcome(tried, changes, batch_rows, _ended)
 
     expected = final(len(rows))
     assert expected

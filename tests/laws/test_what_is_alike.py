@@ -21,7 +21,8 @@ from rowkind.service.plan.logical import (
     LogicalRank,
 )
 from rowkind.service.plan.passes.merge_equivalent_operators import merge_equivalent_operators
-from rowkind.service.plan.pipeline import PASSES, logical
+from rowkind.service.plan.phases import PASSES
+from rowkind.service.plan.pipeline import logical
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.likeness import likeness
 from rowkind.service.plan.tree import walk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.matrix.sent import Right, Sent, moments, named, numbers, spelled, text, times
@@ -15,15 +16,18 @@ _AVRO = {"int32": "int", "int64": "long", "string": "string", "bytes": "bytes"}
 _DAY_US = 86_400_000_000
 
 
-def _sent(
-    kind: str, name: str, value: Any, right: Right, *, json: Any = None, plain: Right | None = None, suffix: str = ""
-) -> Sent:
+def _sent(kind: str, name: str, value: Any, right: Right, *, json: Any = None, plain: Right | None = None) -> Sent:
     """A named type of Debezium's, with the same value in JSON unless another is given."""
     avro = {"type": _AVRO[kind], "connect.version": 1, "connect.name": name}
-    return Sent(f"{name}{suffix}", avro, value, named(kind, name), value if json is None else json, right, plain)
+    return Sent(name, avro, value, named(kind, name), value if json is None else json, right, plain)
 
 
-def _said(name: str, value: str, right: Right | None = None, suffix: str = "", space: str = _DATA) -> Sent:
+def _value(what: str, sent: Sent) -> Sent:
+    """Another value of the same type: what it is."""
+    return replace(sent, name=f"{sent.name} ({what})")
+
+
+def _said(name: str, value: str, right: Right | None = None, space: str = _DATA) -> Sent:
     """A named text, which is also what it spells where the column is declared so."""
     plain = {"STRING": value, "UUID": value}
     return _sent(
@@ -32,7 +36,6 @@ def _said(name: str, value: str, right: Right | None = None, suffix: str = "", s
         value,
         {**plain, "BINARY": text(value.encode()), **(right or {})},
         plain={**plain, **(right or {})},
-        suffix=suffix,
     )
 
 
@@ -87,17 +90,19 @@ DEBEZIUM = (
     _sent(
         "int64", f"{_TIME}.MicroTimestamp", _MICROS, moments(_AT[:26], 6) | {"BIGINT": _MICROS}, plain=_plain(_MICROS)
     ),
-    _sent(
-        "int64",
-        f"{_TIME}.MicroTimestamp",
-        9_223_372_036_825_200_000,
-        {
-            "TIMESTAMP": "+294247-01-10T04:00:25.200Z",
-            "TIMESTAMP_NTZ": "+294247-01-10T04:00:25.200",
-            "BIGINT": 9_223_372_036_825_200_000,
-        },
-        plain=_plain(9_223_372_036_825_200_000),
-        suffix=" (infinity)",
+    _value(
+        "infinity",
+        _sent(
+            "int64",
+            f"{_TIME}.MicroTimestamp",
+            9_223_372_036_825_200_000,
+            {
+                "TIMESTAMP": "+294247-01-10T04:00:25.200Z",
+                "TIMESTAMP_NTZ": "+294247-01-10T04:00:25.200",
+                "BIGINT": 9_223_372_036_825_200_000,
+            },
+            plain=_plain(9_223_372_036_825_200_000),
+        ),
     ),
     _sent(
         "int64",
@@ -120,14 +125,10 @@ DEBEZIUM = (
         times("12:00:00.123456", 6) | _number(_NOON // 1000),
         plain=_plain(_NOON // 1000),
     ),
-    _sent("int64", f"{_TIME}.MicroTime", -1, _number(-1), plain=_plain(-1), suffix=" (TIME of MySQL below 0)"),
-    _sent(
-        "int64",
-        f"{_TIME}.MicroTime",
-        90_000_000_000,
-        _number(90_000_000_000),
-        plain=_plain(90_000_000_000),
-        suffix=" (TIME of MySQL from 24 h on)",
+    _value("TIME of MySQL below 0", _sent("int64", f"{_TIME}.MicroTime", -1, _number(-1), plain=_plain(-1))),
+    _value(
+        "TIME of MySQL from 24 h on",
+        _sent("int64", f"{_TIME}.MicroTime", 90_000_000_000, _number(90_000_000_000), plain=_plain(90_000_000_000)),
     ),
     _sent("int64", f"{_TIME}.NanoTime", _NOON, times("12:00:00.123456", 9) | _number(_NOON), plain=_plain(_NOON)),
     _said("ZonedTimestamp", "2026-01-05T13:00:00.123456+01:00", _INSTANTS, space=_TIME),
@@ -135,21 +136,25 @@ DEBEZIUM = (
     _sent(
         "int32", f"{_TIME}.Date", 20_458, {"DATE": "2026-01-05", "INT": 20_458, "BIGINT": 20_458}, plain=_plain(20_458)
     ),
-    _sent(
-        "int32",
-        f"{_TIME}.Date",
-        6_585_322,
-        {"DATE": "+20000-01-01", "INT": 6_585_322, "BIGINT": 6_585_322},
-        plain=_plain(6_585_322),
-        suffix=" (year 20000)",
+    _value(
+        "year 20000",
+        _sent(
+            "int32",
+            f"{_TIME}.Date",
+            6_585_322,
+            {"DATE": "+20000-01-01", "INT": 6_585_322, "BIGINT": 6_585_322},
+            plain=_plain(6_585_322),
+        ),
     ),
-    _sent(
-        "int32",
-        f"{_TIME}.Date",
-        -735_160,
-        {"DATE": "-0043-03-15", "INT": -735_160, "BIGINT": -735_160},
-        plain=_plain(-735_160),
-        suffix=" (44 BC)",
+    _value(
+        "44 BC",
+        _sent(
+            "int32",
+            f"{_TIME}.Date",
+            -735_160,
+            {"DATE": "-0043-03-15", "INT": -735_160, "BIGINT": -735_160},
+            plain=_plain(-735_160),
+        ),
     ),
     _said("IsoDate", "2026-02-02Z", {"DATE": "2026-02-02"}, space=_TIME),
     _said("IsoTime", "12:00:00.123456Z", {"TIME(3)": "12:00:00.123000", "TIME": "12:00:00.123456"}, space=_TIME),

@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.columns.changes import Mask
 from tests.changelogs import Row, unpack
 from tests.oracle.inputs import Input

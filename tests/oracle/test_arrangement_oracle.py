@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from rowkind.operators.arrangement import compaction, prefix_scan, segment
-from rowkind.operators.arrangement.arrangement import Arrangement, Finished, Layout, places
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries, consolidate
+from rowkind.operators.arrangement.layout import ArrangementSpec, Layout, places
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import Uint64s, binary
@@ -53,7 +54,9 @@ class Kind:
         """With one of the TTLs the rows of a place are kept latest first."""
         latest_first = self.ttl_ms == 40
         arrangement = Arrangement(
-            store, "test", self.layout, self.ttl_ms, now, latest_first=latest_first, by_number=self.by_number
+            store,
+            ArrangementSpec("test", self.layout, self.ttl_ms, latest_first=latest_first, by_number=self.by_number),
+            now,
         )
         if self.severally:
             arrangement._summed = consolidate

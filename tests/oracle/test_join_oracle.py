@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import duckdb
 import pytest
 
-from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.join import Join, JoinKind, JoinSpec
 from rowkind.operators.join_input import Side
 from tests import changelogs

@@ -14,6 +14,7 @@ import pytest
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import Uint64s, binary
@@ -78,7 +79,7 @@ def test_what_says_that_a_row_has_gone_does_not_stay_for_long(monkeypatch: pytes
 
 
 def _open(store: MemoryStore, ttl_ms: int | None, now: int) -> Arrangement:
-    return Arrangement(store, "test", "last write", ttl_ms, now)
+    return Arrangement(store, ArrangementSpec("test", "last write", ttl_ms), now)
 
 
 def _finish(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.join_input import Side
 from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import duckdb
 import pytest
 
-from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.join_input import Side
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec

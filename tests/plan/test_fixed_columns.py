@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.service.plan.pipeline import PASSES, logical
+from rowkind.service.plan.phases import PASSES
+from rowkind.service.plan.pipeline import logical
 from rowkind.service.plan.traits.fixed_columns import fixed_columns
 from tests.plan.cases import Case
 

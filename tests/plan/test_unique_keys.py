@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from rowkind.service.job.load import load
-from rowkind.service.plan.pipeline import PASSES, logical, plan
+from rowkind.service.plan.phases import PASSES
+from rowkind.service.plan.pipeline import logical, plan
 from rowkind.service.plan.traits.unique_keys import unique_keys
 from tests.plan.cases import Case
 

@@ -34,6 +34,8 @@ SINKS = {
         "FROM orders o JOIN payments p ON o.order_id = p.order_id",
     },
 }
+WORTH = {(1, 20.0): 1, (3, 25.0): 1, (4, 50.0): 1}
+"""The result of the ratings, but for the one that fails."""
 
 
 def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: Path) -> None:
@@ -54,18 +56,7 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
     assert f"offset {bad.offset} of partition {bad.partition}" in ended
     assert f"`rowkind skip JOB {place}`" in ended
 
-    beyond = f"ratings:{bad.partition}:{bad.offset + 1_000}"
-    wrong = {
-        "nonsense": "is no row: expected STEP:PARTITION:OFFSET",
-        "jh.yaml:0:30": "there is no step 'jh.yaml' in the job; there is ratings, orders, payments, share.",
-        "rating:0:1": "there is no step 'rating' in the job; did you mean ratings?",
-        "ratings:99:1": f"there is no partition 99: topic {shop.topic('ratings')} has ",
-        beyond: f"there is no record at offset {bad.offset + 1_000}: partition {bad.partition} of topic ",
-    }
-    for row, text in wrong.items():
-        with Rowkind(shop.folder / "output", "skip", str(job), row) as refused:
-            assert refused.ended(SLOW).code == 2
-            assert text in refused.error
+    _refuses_rows_that_are_none(shop, job, bad)
     with Rowkind(shop.folder / "output", "skip", str(job), place) as skipped:
         assert skipped.ended(SLOW).code == 0, skipped.error
     _order(shop, amount=6)
@@ -76,16 +67,8 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
         assert (letter.value(), letter.headers()[: len(bad.headers)]) == (bad.value, bad.headers)
         assert _headers(letter)["__connect.errors.stage"] == "expression"
         assert _headers(letter)["__connect.errors.offset"] == str(bad.offset)
-
-        # A producer has a column more from now on.
-        wider = Record.of({**COLUMNS["ratings"], "text": "STRING"}, name="ratings")
-        number = shop.registry.register(f"{shop.topic('ratings')}-value", wider)
-        value = packed(wider, [{"rating_id": 4, "stars": 2, "text": "so so"}])[0]
-        shop.tell("ratings", b"4", struct.pack(">bI", 0, number) + value, [("op", b"+I")])
-        shop.flush()
-        worth = {(1, 20.0): 1, (3, 25.0): 1, (4, 50.0): 1}
-        _until(running, results, worth=worth, share={(1, 3): 1})
-
+        _widens(shop)
+        _until(running, results, worth=WORTH, share={(1, 3): 1})
         # Deeper down, where a row has come of two records.
         _payment(shop, "+I", 2, 0)
         assert "share.join_1: " in _ended(running)
@@ -93,30 +76,62 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
     job = shop.job(SINKS, tables=tables, on_error="dead_letter")
     port = free_port()
     with Rowkind(shop.folder / "output", "run", str(job), "--port", str(port)) as running:
-        _until(running, results, worth=worth, share={(1, 3): 1})
-        until(lambda: len(_letters(shop)) == 2, "the second dead letter", lambda: running.error, SLOW)
-        _payment(shop, "-U", 2, 0)
-        _payment(shop, "+U", 2, 1)
-        _until(running, results, worth=worth, share={(1, 3): 1, (2, 6): 1})
-        assert len(_letters(shop)) == 2
-        # What had ended the run before is still told.
-        failures = [
-            each for each in JobStatus.from_json(get(port, "/status.json")[1]).incidents if each.query == "main"
-        ]
-        assert "share.join_1: " in failures[0].what
-        assert "rowkind skip" in failures[0].what + failures[0].remedy
-        letter = next(each for each in _letters(shop) if each.value() != bad.value)
-        assert _headers(letter)["__connect.errors.stage"] == "expression"
-        assert json.loads(letter.value())["p.payment_id"] == 2
-
-        # What its producer promises of a table, it need not keep: 2 is there.
-        again = _payment(shop, "+I", 2, 1)
-        told = f"payments: the promise primary_key is broken: the record at offset {again.offset}"
-        until(lambda: told in get(port, "/healthz")[1], "the broken promise", lambda: running.error, SLOW)
-        assert running.error.count(told) == 1
+        _goes_on_by_policy(shop, running, results, bad, port)
+        _tells_a_broken_promise(shop, running, port)
     for result in results.values():
         assert not result.flaws
         result.close()
+
+
+def _refuses_rows_that_are_none(shop: Shop, job: Path, bad: Told) -> None:
+    """What cannot be skipped is refused with the reason."""
+    wrong = {
+        "nonsense": "is no row: expected STEP:PARTITION:OFFSET",
+        "jh.yaml:0:30": "there is no step 'jh.yaml' in the job; there is ratings, orders, payments, share.",
+        "rating:0:1": "there is no step 'rating' in the job; did you mean ratings?",
+        "ratings:99:1": f"there is no partition 99: topic {shop.topic('ratings')} has ",
+        f"ratings:{bad.partition}:{bad.offset + 1_000}": (
+            f"there is no record at offset {bad.offset + 1_000}: partition {bad.partition} of topic "
+        ),
+    }
+    for row, text in wrong.items():
+        with Rowkind(shop.folder / "output", "skip", str(job), row) as refused:
+            assert refused.ended(SLOW).code == 2
+            assert text in refused.error
+
+
+def _widens(shop: Shop) -> None:
+    """A producer has a column more from now on."""
+    wider = Record.of({**COLUMNS["ratings"], "text": "STRING"}, name="ratings")
+    number = shop.registry.register(f"{shop.topic('ratings')}-value", wider)
+    value = packed(wider, [{"rating_id": 4, "stars": 2, "text": "so so"}])[0]
+    shop.tell("ratings", b"4", struct.pack(">bI", 0, number) + value, [("op", b"+I")])
+    shop.flush()
+
+
+def _goes_on_by_policy(shop: Shop, running: Rowkind, results: dict[str, Results], bad: Told, port: int) -> None:
+    """With `on_error: dead_letter` the row is a dead letter, the job goes on, and tells what had ended it before."""
+    _until(running, results, worth=WORTH, share={(1, 3): 1})
+    until(lambda: len(_letters(shop)) == 2, "the second dead letter", lambda: running.error, SLOW)
+    _payment(shop, "-U", 2, 0)
+    _payment(shop, "+U", 2, 1)
+    _until(running, results, worth=WORTH, share={(1, 3): 1, (2, 6): 1})
+    assert len(_letters(shop)) == 2
+    incidents = JobStatus.from_json(get(port, "/status.json")[1]).incidents
+    failure = next(each for each in incidents if each.query == "main")
+    assert "share.join_1: " in failure.what
+    assert "rowkind skip" in failure.what + failure.remedy
+    letter = next(each for each in _letters(shop) if each.value() != bad.value)
+    assert _headers(letter)["__connect.errors.stage"] == "expression"
+    assert json.loads(letter.value())["p.payment_id"] == 2
+
+
+def _tells_a_broken_promise(shop: Shop, running: Rowkind, port: int) -> None:
+    """What its producer promises of a table, it need not keep: payment 2 is there."""
+    again = _payment(shop, "+I", 2, 1)
+    told = f"payments: the promise primary_key is broken: the record at offset {again.offset}"
+    until(lambda: told in get(port, "/healthz")[1], "the broken promise", lambda: running.error, SLOW)
+    assert running.error.count(told) == 1
 
 
 def _order(shop: Shop, amount: int) -> None:

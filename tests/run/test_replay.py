@@ -96,24 +96,27 @@ def test_a_sink_that_is_written_at_least_once_is_replayed_too(job: Rewound) -> N
     job.check()
 
 
+def _refused(job: Rewound, error: type[RunError], words: str) -> None:
+    """A start is refused, and nothing is written."""
+    before = {sink: job.written(sink) for sink in job.sinks}
+    with pytest.raises(error, match=words) as raised, job.running() as running:
+        running.wait(SLOW)
+    assert raised.value.exit_code == REFUSED
+    assert {sink: job.written(sink) for sink in job.sinks} == before
+
+
+def _rebuilt(job: Rewound, **options: bool) -> None:
+    """A start rebuilds the state, and goes on."""
+    with job.running(**options) as running:
+        until(lambda: running.wait(0.1) or running.ready, "the end of the rebuild", running.metrics, SLOW)
+        job.event(400)
+        job.send("clicks", "+I", id=7)
+        job.batch(running)
+    job.check()
+
+
 def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pytest.LogCaptureFixture) -> None:
     """State is rebuilt from topics that are whole; otherwise a start is refused, and `--reset-state` rebuilds it."""
-
-    def refused(error: type[RunError], words: str) -> None:
-        before = {sink: job.written(sink) for sink in job.sinks}
-        with pytest.raises(error, match=words) as raised, job.running() as running:
-            running.wait(SLOW)
-        assert raised.value.exit_code == REFUSED
-        assert {sink: job.written(sink) for sink in job.sinks} == before
-
-    def rebuilt(**options: bool) -> None:
-        with job.running(**options) as running:
-            until(lambda: running.wait(0.1) or running.ready, "the end of the rebuild", running.metrics, SLOW)
-            job.event(400)
-            job.send("clicks", "+I", id=7)
-            job.batch(running)
-        job.check()
-
     with job.running() as running:
         job.event(10)
         job.batch(running)
@@ -131,7 +134,7 @@ def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pyt
     job.forget_batches()
     job.set_back("savepoint")
     caplog.clear()
-    rebuilt()
+    _rebuilt(job)
     assert "is not on record any more; the state is rebuilt from the topics" in caplog.text
     with job.running() as running:
         job.save("second")
@@ -142,22 +145,22 @@ def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pyt
     job.forget_batches()
     job.forget_rows("events", 1)
     job.set_back("second")
-    refused(ReplayError, r"batch \d+ is not on record any more.*-events can be read again(.|\n)*--reset-state")
-    rebuilt(reset_state=True)
+    _refused(job, ReplayError, r"batch \d+ is not on record any more.*-events can be read again(.|\n)*--reset-state")
+    _rebuilt(job, reset_state=True)
     # By now the results are of another checkpoint.
     job.set_back("savepoint")
-    refused(StrangeCheckpointError, "--reset-state")
-    rebuilt(reset_state=True)
+    _refused(job, StrangeCheckpointError, "--reset-state")
+    _rebuilt(job, reset_state=True)
     job.write_job(shards=8)
-    refused(CheckpointMismatchError, "--upgrade")
-    rebuilt(upgrade=True)
+    _refused(job, CheckpointMismatchError, "--upgrade")
+    _rebuilt(job, upgrade=True)
     job.sinks = {
         **job.sinks,
         "total": {"mode": "retract", "sql": SINKS["total"]["sql"].replace("1 minute", "2 minutes")},
     }
     job.write_job(shards=8)
-    refused(CheckpointMismatchError, "--upgrade")
-    rebuilt(upgrade=True)
+    _refused(job, CheckpointMismatchError, "--upgrade")
+    _rebuilt(job, upgrade=True)
 
 
 def test_a_savepoint_begins_a_job_that_has_changed(job: Rewound) -> None:

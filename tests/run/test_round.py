@@ -8,6 +8,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -28,27 +29,25 @@ def test_the_round_of_the_first_hour(tmp_path: Path) -> None:
     job, commands, rows, shown = re.findall(r"```\w*\n(.*?)```", section, re.DOTALL)
     kafka, registry = free_port(), free_port()
     file = tmp_path / "first.yaml"
-    job = job.replace("9092", str(kafka)).replace("8081", str(registry))
-    file.write_text(job.replace("first-checkpoint", str(tmp_path / "checkpoint")))
+    replaced = {"9092": str(kafka), "8081": str(registry), "first-checkpoint": str(tmp_path / "checkpoint")}
+    file.write_text(re.sub("|".join(replaced), lambda found: replaced[found[0]], job))
     dev, create, run, produce, consume = (
         [str(file) if word == "first.yaml" else word for word in line.partition("#")[0].split()[1:]]
         for line in commands.splitlines()
     )
-    ports = ["--port", str(kafka), "--registry-port", str(registry), "--data", str(tmp_path / "data")]
+    dev += ["--port", str(kafka), "--registry-port", str(registry), "--data", str(tmp_path / "data")]
     lines, output = rows.splitlines(), tmp_path / "output"
 
     def put(*some: str) -> None:
         command = [sys.executable, "-m", "rowkind", *produce]
         subprocess.run(command, input="\n".join(some), text=True, check=True, stderr=subprocess.PIPE)
 
-    with Rowkind(output, *dev, *ports) as broker:
+    with Rowkind(output, *dev) as broker:
         until(lambda: "Ctrl-C ends them" in broker.output, "a broker", lambda: broker.error)
         with Rowkind(output, *create) as made:
             assert made.ended(60).code == 0, made.error
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{kafka}"})
         for topic in ("orders", "totals"):
-            (told,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-            assert told.result()["cleanup.policy"].value == "compact"
+            assert _settings(kafka, topic)["cleanup.policy"].value == "compact"
         put(*lines[:2])
         with Rowkind(output, *run, "--port", "0") as running, Rowkind(output, *consume) as seen:
             # Where the second row is the first of its partition, it may be in a batch of its own.
@@ -61,7 +60,12 @@ def test_the_round_of_the_first_hour(tmp_path: Path) -> None:
             {"customer": "Blaise", "orders": 1, "amount": Decimal("7.00")},
         ]
     found = [json.loads(line) for line in seen.output.splitlines()[begun:]]
-    wanted = [(line[:2], json.loads(line[4:])) for line in shown.splitlines()]
     assert sorted((each["op"], json.dumps(each["row"])) for each in found) == sorted(
-        (kind, json.dumps(row)) for kind, row in wanted
+        (line[:2], json.dumps(json.loads(line[4:]))) for line in shown.splitlines()
     )
+
+
+def _settings(kafka: int, topic: str) -> dict[str, Any]:
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{kafka}"})
+    (told,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    return dict(told.result())

@@ -86,20 +86,12 @@ def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
     good, pieces = Results(shop, "good"), Results(shop, "pieces")
     arguments = ("run", str(jobs.path), "--port", "0", "--on-change", "upgrade")
     with Rowkind(shop.folder / "output", *arguments) as service:
-
-        def holds(results: Results, rows: set[tuple[Any, ...]]) -> None:
-            until(lambda: set(results.rows()) == rows, f"{rows} in {results.topic}", lambda: service.error)
-
-        holds(good, {(3, 3), (4, 4), (5, 5)})
-        # One file is refused, and says why; the job beside it runs.
-        until(lambda: get(service.port, "/readyz")[0] == 503, "a job that is missing", lambda: service.error)
-        assert "broken.yaml" in get(service.port, "/readyz")[1]
-        assert get(service.port, "/healthz")[0] == 200
-        assert 'rowkind_job_up{name="broken"} 0.0' in get(service.port, "/metrics")[1]
+        _holds(service, good, {(3, 3), (4, 4), (5, 5)})
+        _tells_of_a_refused_file(service)
         # The refused one is mended, under another job's topics; both have pages and metrics of their own.
         jobs.take("broken")
         jobs.write("pieces", PIECES, key="item")
-        holds(pieces, {("pen", 10)})
+        _holds(service, pieces, {("pen", 10)})
         until(lambda: get(service.port, "/readyz")[0] == 200, "two jobs that are ready", lambda: service.error)
         for name in ("good", "pieces"):
             assert get(service.port, f"/jobs/{shop.name}-{name}/")[0] == 200
@@ -110,23 +102,13 @@ def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
         os.kill(processes[f"{shop.name}-pieces"], signal.SIGKILL)
         shop.row("stock", "+U", item="pen", pieces=9)
         shop.flush()
-        holds(pieces, {("pen", 9)})
+        _holds(service, pieces, {("pen", 9)})
         assert mains(service)[f"{shop.name}-good"] == processes[f"{shop.name}-good"]
-        # A changed text that says the same changes nothing; one that is refused neither, and is told.
-        jobs.write("good", GOOD, comment="as before")
-        jobs.write("good", "SELECT no_such_column FROM ratings")
-        until(lambda: "no_such_column" in get(service.port, "/")[1], "what is wrong", lambda: service.error)
-        assert mains(service)[f"{shop.name}-good"] == processes[f"{shop.name}-good"]
-        # Nor does that keep the job from being started again as it was.
-        os.kill(processes[f"{shop.name}-good"], signal.SIGKILL)
-        shop.row("ratings", "+I", rating_id=6, stars=3)
-        shop.flush()
-        holds(good, {(3, 3), (4, 4), (5, 5), (6, 3)})
-        assert "no_such_column" in get(service.port, "/")[1]
+        _keeps_to_the_old_text(shop, service, jobs, good)
         processes = mains(service)
         # A changed query is cut over.
         jobs.write("good", BETTER)
-        holds(good, {(5, 5)})
+        _holds(service, good, {(5, 5)})
         assert mains(service)[f"{shop.name}-good"] != processes[f"{shop.name}-good"]
         # A file that goes takes its job with it.
         jobs.take("pieces")
@@ -139,6 +121,33 @@ def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
         until(lambda: service.members() == [], "the end of all processes", lambda: service.error)
     assert not good.flaws
     assert not pieces.flaws
+
+
+def _holds(service: Rowkind, results: Results, rows: set[tuple[Any, ...]]) -> None:
+    until(lambda: set(results.rows()) == rows, f"{rows} in {results.topic}", lambda: service.error)
+
+
+def _tells_of_a_refused_file(service: Rowkind) -> None:
+    """One file is refused, and says why; the job beside it runs."""
+    until(lambda: get(service.port, "/readyz")[0] == 503, "a job that is missing", lambda: service.error)
+    assert "broken.yaml" in get(service.port, "/readyz")[1]
+    assert get(service.port, "/healthz")[0] == 200
+    assert 'rowkind_job_up{name="broken"} 0.0' in get(service.port, "/metrics")[1]
+
+
+def _keeps_to_the_old_text(shop: Shop, service: Rowkind, jobs: Folder, good: Results) -> None:
+    """A changed text that says the same changes nothing; one that is refused neither, and is told."""
+    process = mains(service)[f"{shop.name}-good"]
+    jobs.write("good", GOOD, comment="as before")
+    jobs.write("good", "SELECT no_such_column FROM ratings")
+    until(lambda: "no_such_column" in get(service.port, "/")[1], "what is wrong", lambda: service.error)
+    assert mains(service)[f"{shop.name}-good"] == process
+    # Nor does that keep the job from being started again as it was.
+    os.kill(process, signal.SIGKILL)
+    shop.row("ratings", "+I", rating_id=6, stars=3)
+    shop.flush()
+    _holds(service, good, {(3, 3), (4, 4), (5, 5), (6, 3)})
+    assert "no_such_column" in get(service.port, "/")[1]
 
 
 def mains(service: Rowkind) -> dict[str, int]:

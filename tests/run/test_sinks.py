@@ -108,21 +108,9 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
     assert _written(shop, "counted") == 2
     better = LIKED | {"sql": "SELECT rating_id, stars FROM ratings WHERE stars > 3"}
     changed = shop.job({"liked": better, "stars": STARS})
-    with run(shop, changed) as job:
-        ended = job.ended(SLOW)
-    assert ended.code == 2, ended.error
-    assert "Traceback" not in ended.error
-    for text in (str(shop.checkpoint), "belongs to another plan", "filter: none -> ", "stars > 3", "--upgrade"):
-        assert text in ended.error
-    assert len(ended.said) < 25
+    _is_refused(shop, changed)
     assert (_written(shop, "liked"), _written(shop, "stars")) == (3, 3)
-    with Rowkind(shop.folder / "output", "diff", str(changed)) as asked:
-        told = asked.ended(SLOW)
-    assert told.code == 0, told.error
-    first, *changes, reads, last = told.output.splitlines()
-    assert first == f"sink liked is rebuilt, and topic {shop.topic('liked')} brought up to date"
-    assert "  scan_ratings.filter: none -> ratings.stars > 3" in changes
-    assert (reads, last) == ("  reads 3 rows", "sink stars stays")
+    _would_be_rebuilt(shop, changed)
     with run(shop, changed, "--upgrade") as job:
         # One row is taken back, another one moves: a row without a key lies where its bytes say, which are others now.
         _have(shop, job, liked=6, stars=3)
@@ -139,6 +127,28 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
         _have(shop, job, liked=7, stars=4)
         job.terminate()
         assert job.ended().code == 0, job.error
+
+
+def _is_refused(shop: Shop, changed: Path) -> None:
+    """The job does not start on a checkpoint of another query, and says what has changed."""
+    with run(shop, changed) as job:
+        ended = job.ended(SLOW)
+    assert ended.code == 2, ended.error
+    assert "Traceback" not in ended.error
+    for text in (str(shop.checkpoint), "belongs to another plan", "filter: none -> ", "stars > 3", "--upgrade"):
+        assert text in ended.error
+    assert len(ended.said) < 25
+
+
+def _would_be_rebuilt(shop: Shop, changed: Path) -> None:
+    """`rowkind diff` says what an upgrade does."""
+    with Rowkind(shop.folder / "output", "diff", str(changed)) as asked:
+        told = asked.ended(SLOW)
+    assert told.code == 0, told.error
+    first, *changes, reads, last = told.output.splitlines()
+    assert first == f"sink liked is rebuilt, and topic {shop.topic('liked')} brought up to date"
+    assert "  scan_ratings.filter: none -> ratings.stars > 3" in changes
+    assert (reads, last) == ("  reads 3 rows", "sink stars stays")
 
 
 def test_a_job_whose_topic_is_made_anew(shop: Shop, admin: AdminClient) -> None:

@@ -220,7 +220,7 @@ def stop(job: Rowkind) -> None:
 
 
 def test_time_passes(topics: Topics) -> None:
-    """See the comments; what is final comes once, exactly, whatever happens to the job meanwhile."""
+    """See the steps; what is final comes once, exactly, whatever happens to the job meanwhile."""
     began = time.monotonic()
 
     def lap(what: str) -> None:
@@ -235,59 +235,18 @@ def test_time_passes(topics: Topics) -> None:
     lap("plain")
     # It gets sinks that do. No row is sent that would be late for ORDER BY, which lets it go first of all, if the one
     # before it were in a batch of its own.
-    timed = topics.job(PLAIN | TIMED)
-    with run(topics, timed, "--upgrade") as job:
+    with run(topics, topics.job(PLAIN | TIMED), "--upgrade") as job:
         has(job, topics.changed, topics.windows(), "the first window")
         lap("changes are there")
-        now = time.time()
-        topics.send(0, 22, 23)
-        topics.send(1, 24)
-        topics.send(2, 21)
-        has(job, topics.changed, topics.windows(), "the next window")
-        # Partition 2 holds back what the others have passed, until it is idle; no row is needed for that.
-        topics.send(0, 45)
-        topics.send(1, 43)
-        has(job, topics.final, topics.windows(43), "what all have passed")
-        for each in topics.messages("final"):
-            assert window(json.loads(each.value()))[1] < 30 or each.timestamp()[1] >= (now + IDLE) * 1000
-        lap("final by idleness")
-        topics.send(0, 52)
-        topics.send(1, 52)
-        topics.send(2, 52)
-        has(job, topics.final, topics.windows(50), "what the slowest has passed")
-        lap("final by marks")
-        # Late is what the watermark has passed.
-        topics.send(1, 19, late=True)
-        # For the windows and for ORDER BY.
-        has(job, lambda: metric(job, "rowkind_late_rows_total"), 2, "a late row")
-        has(job, lambda: len(topics.messages("letters")), 2, "dead letters")
-        letters = [json.loads(each.value()) for each in topics.messages("letters")]
-        lap("late")
-        # Rows leave by the clock.
-        topics.send(2, 53, 54, seen=datetime.now(UTC))
-        came = topics.sent - 1, topics.sent
-        has(job, topics.recent, {each: ["+I", "-D"] for each in came}, "rows that come and go")
-        lap("gone")
-        # One that stays for an hour, and nothing else to do: no batches.
-        topics.send(2, 55, seen=datetime.now(UTC) + timedelta(hours=1))
-        stays = topics.sent
-        has(job, lambda: topics.recent().get(stays), ["+I"], "a row that stays")
-        until(lambda: watermark(job) == 53, "the watermark at rest", seconds=SLOW)
-        time.sleep(1.5)
-        batch = metric(job, "rowkind_batch_id")
-        time.sleep(2.5)
-        assert metric(job, "rowkind_batch_id") == batch, "there was a batch though nothing was to be done"
-        lap("rest")
-        page = get(job.port, "/")[1]
-        assert "2026-01-01 00:00:53 UTC" in page
-        assert (metric(job, "rowkind_watermark_lag_seconds") or 0) > 1000
+        for step in (_an_idle_partition, _the_slowest_partition, _a_late_row, _rows_that_leave, _nothing_to_do):
+            step(topics, job)
+            lap(step.__name__)
         # It is killed with rows under way.
         topics.send(0, 61, 62, 63)
         topics.send(1, 62, 71, seen=datetime.now(UTC))
         time.sleep(0.3)
         job.kill()
     lap("killed")
-    assert [each["window_start"] for each in letters if "window_start" in each] == ["2026-01-01T00:00:10Z"]
     # Meanwhile its state is to move to other partitions, and what it knows of time with it.
     topics.send(0, 64, 82)
     with run(topics, topics.job(PLAIN | TIMED, parallelism=4), "--upgrade") as job:
@@ -296,23 +255,77 @@ def test_time_passes(topics: Topics) -> None:
         lap("after the kill, and wider")
         topics.send(1, 75, late=True)
         has(job, lambda: metric(job, "rowkind_late_rows_total"), 2, "a late row")
-        # A new partition holds back what it has not come to, until it is idle.
-        topics.admin.create_partitions([NewPartitions(topics.topic("events"), 4)])[topics.topic("events")].result()
-        until(
-            lambda: len(topics.admin.list_topics(timeout=10).topics[topics.topic("events")].partitions) == 4,
-            "a new partition",
-        )
-        topics.producer = Producer({"bootstrap.servers": topics.servers, "log_level": 0})
-        topics.send(3, 85)
-        has(job, topics.changed, topics.windows(), "the new partition's row")
-        topics.send(0, 99)
-        topics.send(3, 98)
-        has(job, topics.final, topics.windows(97), "what all have come to")
-        come = sorted(id_ for id_, second in topics.on_time.items() if second < 96)
-        has(job, topics.in_order, come, "all that has been passed, in its order")
+        _a_new_partition(topics, job)
         lap("new partition")
         stop(job)
     lap("end")
     assert set(map(tuple, topics.recent().values())) <= {("+I",), ("+I", "-D")}
     assert len(topics.messages("letters")) == 4
     assert len(topics.messages("plain")) == topics.sent
+
+
+def _an_idle_partition(topics: Topics, job: Rowkind) -> None:
+    """Partition 2 holds back what the others have passed, until it is idle; no row is needed for that."""
+    now = time.time()
+    topics.send(0, 22, 23)
+    topics.send(1, 24)
+    topics.send(2, 21)
+    has(job, topics.changed, topics.windows(), "the next window")
+    topics.send(0, 45)
+    topics.send(1, 43)
+    has(job, topics.final, topics.windows(43), "what all have passed")
+    for each in topics.messages("final"):
+        assert window(json.loads(each.value()))[1] < 30 or each.timestamp()[1] >= (now + IDLE) * 1000
+
+
+def _the_slowest_partition(topics: Topics, job: Rowkind) -> None:
+    """Where all have rows, what the slowest has passed is final."""
+    topics.send(0, 52)
+    topics.send(1, 52)
+    topics.send(2, 52)
+    has(job, topics.final, topics.windows(50), "what the slowest has passed")
+
+
+def _a_late_row(topics: Topics, job: Rowkind) -> None:
+    """Late is what the watermark has passed: for the windows and for ORDER BY."""
+    topics.send(1, 19, late=True)
+    has(job, lambda: metric(job, "rowkind_late_rows_total"), 2, "a late row")
+    has(job, lambda: len(topics.messages("letters")), 2, "dead letters")
+    letters = [json.loads(each.value()) for each in topics.messages("letters")]
+    assert [each["window_start"] for each in letters if "window_start" in each] == ["2026-01-01T00:00:10Z"]
+
+
+def _rows_that_leave(topics: Topics, job: Rowkind) -> None:
+    """Rows leave by the clock."""
+    topics.send(2, 53, 54, seen=datetime.now(UTC))
+    came = topics.sent - 1, topics.sent
+    has(job, topics.recent, {each: ["+I", "-D"] for each in came}, "rows that come and go")
+
+
+def _nothing_to_do(topics: Topics, job: Rowkind) -> None:
+    """A row that stays for an hour, and nothing else to do: no batches."""
+    topics.send(2, 55, seen=datetime.now(UTC) + timedelta(hours=1))
+    stays = topics.sent
+    has(job, lambda: topics.recent().get(stays), ["+I"], "a row that stays")
+    until(lambda: watermark(job) == 53, "the watermark at rest", seconds=SLOW)
+    time.sleep(1.5)
+    batch = metric(job, "rowkind_batch_id")
+    time.sleep(2.5)
+    assert metric(job, "rowkind_batch_id") == batch, "there was a batch though nothing was to be done"
+    assert "2026-01-01 00:00:53 UTC" in get(job.port, "/")[1]
+    assert (metric(job, "rowkind_watermark_lag_seconds") or 0) > 1000
+
+
+def _a_new_partition(topics: Topics, job: Rowkind) -> None:
+    """A new partition holds back what it has not come to, until it is idle."""
+    events = topics.topic("events")
+    topics.admin.create_partitions([NewPartitions(events, 4)])[events].result()
+    until(lambda: len(topics.admin.list_topics(timeout=10).topics[events].partitions) == 4, "a new partition")
+    topics.producer = Producer({"bootstrap.servers": topics.servers, "log_level": 0})
+    topics.send(3, 85)
+    has(job, topics.changed, topics.windows(), "the new partition's row")
+    topics.send(0, 99)
+    topics.send(3, 98)
+    has(job, topics.final, topics.windows(97), "what all have come to")
+    come = sorted(id_ for id_, second in topics.on_time.items() if second < 96)
+    has(job, topics.in_order, come, "all that has been passed, in its order")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,18 @@ class Story:
         self.fired |= server.fired()
         self.texts |= {each["labels"]["alertname"]: each["annotations"] for each in server.alerts()}
 
+    def until_fired(
+        self, server: Prometheus, job: Rowkind, *alerts: str, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        """Wait until all of these have fired."""
+
+        def all_of_them() -> bool:
+            meanwhile()
+            self.look(server)
+            return self.fired >= set(alerts)
+
+        until(all_of_them, f"all of {alerts}", lambda: f"only {self.fired}\n{job.error}", SLOW)
+
 
 @pytest.fixture(scope="module")
 def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
@@ -202,22 +215,9 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     arguments = ["run", str(shop.job), "--port", str(port)]
     with ExitStack() as stack:
         with Rowkind(folder / "output", *arguments) as job:
-
-            def ready() -> bool:
-                assert job.running, job.error
-                return get(port, "/readyz")[0] == 200
-
-            until(ready, "a ready job", lambda: job.error, SLOW)
+            _until_ready(job, port)
             server = stack.enter_context(prometheus(folder, f"127.0.0.1:{port}"))
-
-            def fires(*alerts: str, meanwhile: Callable[[], None] = lambda: None) -> None:
-                def all_of_them() -> bool:
-                    meanwhile()
-                    told.look(server)
-                    return told.fired >= set(alerts)
-
-                until(all_of_them, f"all of {alerts}", lambda: f"only {told.fired}\n{job.error}", SLOW)
-
+            fires = partial(told.until_fired, server, job)
             until(lambda: _sum(server, "rowkind_up") > 0, "the first scrape", lambda: job.error)
             shop.sells()
             results = "rowkind_rows_out_total"
@@ -230,14 +230,11 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             told.shown = {query: [labels for labels, _ in server.ask(_filled(query))] for query in LEGENDS}
             with shop.transaction("payments"):
                 fires("RowkindPartitionHeld")
-            os.kill(broker.pid, signal.SIGSTOP)
-            try:
+            with _stopped(broker.pid):
                 fires("RowkindWaits")
-            finally:
-                os.kill(broker.pid, signal.SIGCONT)
             shop.loses()
             fires("RowkindRebuilt", "RowkindIncompleteTopic")
-            until(ready, "a ready job again", lambda: job.error, SLOW)
+            _until_ready(job, port)
             os.kill(job.java(), signal.SIGSTOP)
             fires("RowkindStalled", "RowkindFallsBehind", "RowkindWatermarkStands", meanwhile=shop.rate)
             assert "RowkindQueryDown" not in told.fired
@@ -251,11 +248,30 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         (jobs / "watched.yaml").write_text(shop.job.read_text())
         (jobs / "broken.yaml").write_text("job: broken")
         with Rowkind(folder / "output", "run", str(jobs), *arguments[2:]) as job:
+            fires = partial(told.until_fired, server, job)
             fires("RowkindKeepsEnding", "RowkindJobDown")
             assert "RowkindGone" not in told.fired
         server.forget()
         fires("RowkindGone")
         yield told
+
+
+def _until_ready(job: Rowkind, port: int) -> None:
+    def ready() -> bool:
+        assert job.running, job.error
+        return get(port, "/readyz")[0] == 200
+
+    until(ready, "a ready job", lambda: job.error, SLOW)
+
+
+@contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    """A process that does nothing for a while."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def _exposed(port: int) -> Iterator[tuple[str, str]]:

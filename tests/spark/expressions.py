@@ -84,6 +84,13 @@ def random_expression(rng: random.Random, depth: int) -> str:
     return rng.choice([_number, _text, _condition, _moment, _array, _nested])(rng, depth)
 
 
+_NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL(12,1)", "DECIMAL(20,4)", "FLOAT", "DECIMAL(38,18)")
+_READ = ("INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)")
+_PARTS = ("YEAR", "MONTH", "DAYOFWEEK", "DAYOFYEAR", "WEEKOFYEAR", "QUARTER", "HOUR", "SECOND")
+_OF_TWO = ("TRY_DIVIDE", "TRY_MOD", "TRY_ADD", "TRY_MULTIPLY", "GREATEST", "LEAST", "NVL")
+_OF_TEXTS = ("STARTSWITH", "ENDSWITH", "CONTAINS", "EQUAL_NULL")
+
+
 def _element(rng: random.Random, depth: int, name: str) -> str:
     """A number out of an element of an array of numbers."""
     number = _number(rng, depth - 1)
@@ -96,61 +103,49 @@ def _array(rng: random.Random, depth: int) -> str:
         return rng.choice(["ai", "st.l", "ARRAY(i, j)", "ARRAY(1, NULL, j)", "CAST(NULL AS ARRAY<INT>)", "su.v"])
     a, b = _array(rng, depth - 1), _array(rng, depth - 1)
     name = rng.choice(["x", "e", "each_1", "i"])
-    match rng.randrange(12):
-        case 0:
-            return f"TRANSFORM({a}, {name} -> {_element(rng, depth, name).replace('CAST(', 'INT(')})"
-        case 1:
-            return f"TRANSFORM({a}, ({name}, n) -> {name} * 2 - n)"
-        case 2:
-            return f"FILTER({a}, {name} -> {rng.choice([f'{name} > 0', f'{name} IS NULL', f'{name} = j', 'c'])})"
-        case 3:
-            return f"{rng.choice(['ARRAY_UNION', 'ARRAY_EXCEPT', 'ARRAY_INTERSECT', 'CONCAT'])}({a}, {b})"
-        case 4:
-            return f"{rng.choice(['ARRAY_DISTINCT', 'REVERSE', 'SORT_ARRAY', 'ARRAY_SORT', 'ARRAY_COMPACT'])}({a})"
-        case 5:
-            return f"ZIP_WITH({a}, {b}, (p, q) -> COALESCE(p, 0) - q)"
-        case 6:
-            return (
+    return rng.choice(
+        [
+            lambda: f"TRANSFORM({a}, {name} -> {_element(rng, depth, name).replace('CAST(', 'INT(')})",
+            lambda: f"TRANSFORM({a}, ({name}, n) -> {name} * 2 - n)",
+            lambda: f"FILTER({a}, {name} -> {rng.choice([f'{name} > 0', f'{name} IS NULL', f'{name} = j', 'c'])})",
+            lambda: f"{rng.choice(['ARRAY_UNION', 'ARRAY_EXCEPT', 'ARRAY_INTERSECT', 'CONCAT'])}({a}, {b})",
+            lambda: f"{rng.choice(['ARRAY_DISTINCT', 'REVERSE', 'SORT_ARRAY', 'ARRAY_SORT', 'ARRAY_COMPACT'])}({a})",
+            lambda: f"ZIP_WITH({a}, {b}, (p, q) -> COALESCE(p, 0) - q)",
+            lambda: (
                 f"{rng.choice(['ARRAY_APPEND', 'ARRAY_PREPEND', 'ARRAY_REMOVE'])}({a}, {rng.choice(['i', 'j', '2'])})"
-            )
-        case 7:
-            return f"SLICE({a}, {rng.choice(['1', '2', '-1', 'j'])}, {rng.choice(['0', '1', 'j'])})"
-        case 8:
-            return f"FLATTEN(ARRAY({a}, {b}))"
-        case 9:
-            return f"IF({_condition(rng, depth - 1)}, {a}, {b})"
-        case 10:
-            return f"TRANSFORM({a}, {name} -> SIZE(FILTER({b}, o -> o = {name} AND j > 0)))"
-        case _:
-            return f"MAP_VALUES(TRANSFORM_VALUES(mp, (k, v) -> COALESCE(v, LENGTH(k), i) + {rng.choice(['1', 'j'])}))"
+            ),
+            lambda: f"SLICE({a}, {rng.choice(['1', '2', '-1', 'j'])}, {rng.choice(['0', '1', 'j'])})",
+            lambda: f"FLATTEN(ARRAY({a}, {b}))",
+            lambda: f"IF({_condition(rng, depth - 1)}, {a}, {b})",
+            lambda: f"TRANSFORM({a}, {name} -> SIZE(FILTER({b}, o -> o = {name} AND j > 0)))",
+            lambda: f"MAP_VALUES(TRANSFORM_VALUES(mp, (k, v) -> COALESCE(v, LENGTH(k), i) + {rng.choice(['1', 'j'])}))",
+        ]
+    )()
+
+
+def _struct(rng: random.Random, depth: int, array: str) -> str:
+    # Behind STRUCT( Spark takes >> for the ends of two types.
+    number, text = (part(rng, depth - 1).replace(">>", "<<") for part in (_number, _text))
+    return f"STRUCT({number} AS n, {array} AS a, {text} AS t, ts, mp, st AS s)"
 
 
 def _nested(rng: random.Random, depth: int) -> str:
     """What is made of arrays, maps and structs."""
     a, name = _array(rng, depth - 1), rng.choice(["x", "e"])
-    match rng.randrange(10):
-        case 0:
-            return f"AGGREGATE({a}, 0, (m, {name}) -> m + COALESCE({name}, j), m -> m * 2)"
-        case 1:
-            return f"{rng.choice(['EXISTS', 'FORALL'])}({a}, {name} -> {name} {rng.choice('<=>')} j)"
-        case 2:
-            # Behind STRUCT( Spark takes >> for the ends of two types.
-            number, text = (part(rng, depth - 1).replace(">>", "<<") for part in (_number, _text))
-            return f"TO_JSON(STRUCT({number} AS n, {a} AS a, {text} AS t, ts, mp, st AS s))"
-        case 3:
-            return f"CAST({rng.choice([a, 'st', 'su', 'mp', 'ax', 'at'])} AS STRING)"
-        case 4:
-            return f"ARRAY_JOIN({rng.choice([a, 'at'])}, {_text(rng, 0)}{rng.choice(['', ', s'])})"
-        case 5:
-            return f"NAMED_STRUCT('a', {a}, 'm', {_moment(rng, depth - 1)}, 's', st).a"
-        case 6:
-            return f"TRANSFORM(su, {name} -> NAMED_STRUCT('k', UPPER({name}.k), 'v', {name}.v + j))"
-        case 7:
-            return f"MAP_FILTER(mp, (k, v) -> k {rng.choice(['=', '<>'])} t OR v > j)"
-        case 8:
-            return f"{rng.choice(['ARRAY_MIN', 'ARRAY_MAX', 'SIZE'])}({rng.choice([a, 'ax'])})"
-        case _:
-            return f"{rng.choice(['ARRAY_CONTAINS', 'ARRAY_POSITION'])}({a}, {rng.choice(['i', 'j'])})"
+    return rng.choice(
+        [
+            lambda: f"AGGREGATE({a}, 0, (m, {name}) -> m + COALESCE({name}, j), m -> m * 2)",
+            lambda: f"{rng.choice(['EXISTS', 'FORALL'])}({a}, {name} -> {name} {rng.choice('<=>')} j)",
+            lambda: f"TO_JSON({_struct(rng, depth, a)})",
+            lambda: f"CAST({rng.choice([a, 'st', 'su', 'mp', 'ax', 'at'])} AS STRING)",
+            lambda: f"ARRAY_JOIN({rng.choice([a, 'at'])}, {_text(rng, 0)}{rng.choice(['', ', s'])})",
+            lambda: f"NAMED_STRUCT('a', {a}, 'm', {_moment(rng, depth - 1)}, 's', st).a",
+            lambda: f"TRANSFORM(su, {name} -> NAMED_STRUCT('k', UPPER({name}.k), 'v', {name}.v + j))",
+            lambda: f"MAP_FILTER(mp, (k, v) -> k {rng.choice(['=', '<>'])} t OR v > j)",
+            lambda: f"{rng.choice(['ARRAY_MIN', 'ARRAY_MAX', 'SIZE'])}({rng.choice([a, 'ax'])})",
+            lambda: f"{rng.choice(['ARRAY_CONTAINS', 'ARRAY_POSITION'])}({a}, {rng.choice(['i', 'j'])})",
+        ]
+    )()
 
 
 def _number(rng: random.Random, depth: int) -> str:
@@ -158,37 +153,26 @@ def _number(rng: random.Random, depth: int) -> str:
         literals = ["1", "2.5", "-3", "0.10", "1e1", "CAST(NULL AS INT)"]
         return rng.choice(["i", "j", "l", "d", "e", "w", "f", "x", "y", *literals])
     a, b = _number(rng, depth - 1), _number(rng, depth - 1)
-    match rng.randrange(14):
-        case 0 | 1:
-            return f"({a} {rng.choice('+-*')} {b})"
-        case 2:
-            return f"COALESCE({a}, {b})"
-        case 3:
-            return f"CASE WHEN {_condition(rng, depth - 1)} THEN {a} ELSE {b} END"
-        case 4:
-            types = ["INT", "BIGINT", "DOUBLE", "DECIMAL(12,1)", "DECIMAL(20,4)", "FLOAT", "DECIMAL(38,18)"]
-            return f"{rng.choice(['CAST', 'TRY_CAST'])}({a} AS {rng.choice(types)})"
-        case 5:
-            return f"{rng.choice(['LENGTH', 'ASCII', 'OCTET_LENGTH'])}({_text(rng, depth - 1)})"
-        case 6:
-            return f"NULLIF({a}, {b})"
-        case 7:
-            return f"({a} {rng.choice(['/', '%', 'DIV'])} {b})"
-        case 8:
-            functions = ["TRY_DIVIDE", "TRY_MOD", "TRY_ADD", "TRY_MULTIPLY", "GREATEST", "LEAST", "NVL"]
-            return f"{rng.choice(functions)}({a}, {b})"
-        case 9:
-            return f"{rng.choice(['ABS', 'CEIL', 'FLOOR', 'ROUND', 'BROUND', 'SIGN', 'NEGATIVE'])}({a})"
-        case 10:
-            return f"ROUND({a}, {rng.choice([-1, 0, 1, 3])})"
-        case 11:
-            whole = rng.choice(["INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)"])
-            return f"{rng.choice(['CAST', 'TRY_CAST'])}({_text(rng, depth - 1)} AS {whole})"
-        case 12:
-            return f"(i {rng.choice(['&', '|', '^', '<<', '>>'])} j)"
-        case _:
-            part = rng.choice(["YEAR", "MONTH", "DAYOFWEEK", "DAYOFYEAR", "WEEKOFYEAR", "QUARTER", "HOUR", "SECOND"])
-            return rng.choice([f"{part}({_moment(rng, depth - 1)})", f"DATEDIFF({_day(rng, depth - 1)}, day)"])
+    return rng.choice(
+        [
+            lambda: f"({a} {rng.choice('+-*')} {b})",
+            lambda: f"({a} {rng.choice('+-*')} {b})",
+            lambda: f"COALESCE({a}, {b})",
+            lambda: f"CASE WHEN {_condition(rng, depth - 1)} THEN {a} ELSE {b} END",
+            lambda: f"{rng.choice(['CAST', 'TRY_CAST'])}({a} AS {rng.choice(_NUMBERS)})",
+            lambda: f"{rng.choice(['LENGTH', 'ASCII', 'OCTET_LENGTH'])}({_text(rng, depth - 1)})",
+            lambda: f"NULLIF({a}, {b})",
+            lambda: f"({a} {rng.choice(['/', '%', 'DIV'])} {b})",
+            lambda: f"{rng.choice(_OF_TWO)}({a}, {b})",
+            lambda: f"{rng.choice(['ABS', 'CEIL', 'FLOOR', 'ROUND', 'BROUND', 'SIGN', 'NEGATIVE'])}({a})",
+            lambda: f"ROUND({a}, {rng.choice([-1, 0, 1, 3])})",
+            lambda: f"{rng.choice(['CAST', 'TRY_CAST'])}({_text(rng, depth - 1)} AS {rng.choice(_READ)})",
+            lambda: f"(i {rng.choice(['&', '|', '^', '<<', '>>'])} j)",
+            lambda: rng.choice(
+                [f"{rng.choice(_PARTS)}({_moment(rng, depth - 1)})", f"DATEDIFF({_day(rng, depth - 1)}, day)"]
+            ),
+        ]
+    )()
 
 
 def _day(rng: random.Random, depth: int) -> str:
@@ -225,27 +209,20 @@ def _text(rng: random.Random, depth: int) -> str:
     if depth <= 0 or rng.random() < 0.4:
         return rng.choice(["s", "t", "'a'", "'%x'", "''", r"'it\'s'", "' 12 '", "'-1.5'"])
     a, b = _text(rng, depth - 1), _text(rng, depth - 1)
-    match rng.randrange(10):
-        case 0:
-            return f"{rng.choice(['UPPER', 'LOWER', 'TRIM', 'REVERSE', 'INITCAP', 'MD5', 'HEX'])}({a})"
-        case 1:
-            return f"SUBSTRING({a}, {rng.randint(-3, 3)}{rng.choice(['', ', 2', ', 0'])})"
-        case 2:
-            return f"({a} || {b})"
-        case 3:
-            return f"CONCAT({a}, {rng.choice(['i', 'd', 'b', 'day', 'ts', 'nt', 'l', 'x', 'w', b])})"
-        case 4:
-            return f"CAST({rng.choice(['i', 'l', 'd', 'e', 'w', 'x', 'b', 'day', 'ts', 'nt'])} AS STRING)"
-        case 5:
-            return f"REPLACE({a}, {b}, 'z')"
-        case 6:
-            return f"{rng.choice(['LPAD', 'RPAD'])}({a}, j, {b})"
-        case 7:
-            return f"DATE_FORMAT({_moment(rng, depth - 1)}, 'yyyy-MM-dd EEE HH:mm')"
-        case 8:
-            return rf"REGEXP_REPLACE({a}, '[a-c]+', '<$0>')" if rng.random() < 0.5 else f"CONCAT_WS({b}, {a}, i)"
-        case _:
-            return f"IF({_condition(rng, depth - 1)}, {a}, {b})"
+    return rng.choice(
+        [
+            lambda: f"{rng.choice(['UPPER', 'LOWER', 'TRIM', 'REVERSE', 'INITCAP', 'MD5', 'HEX'])}({a})",
+            lambda: f"SUBSTRING({a}, {rng.randint(-3, 3)}{rng.choice(['', ', 2', ', 0'])})",
+            lambda: f"({a} || {b})",
+            lambda: f"CONCAT({a}, {rng.choice(['i', 'd', 'b', 'day', 'ts', 'nt', 'l', 'x', 'w', b])})",
+            lambda: f"CAST({rng.choice(['i', 'l', 'd', 'e', 'w', 'x', 'b', 'day', 'ts', 'nt'])} AS STRING)",
+            lambda: f"REPLACE({a}, {b}, 'z')",
+            lambda: f"{rng.choice(['LPAD', 'RPAD'])}({a}, j, {b})",
+            lambda: f"DATE_FORMAT({_moment(rng, depth - 1)}, 'yyyy-MM-dd EEE HH:mm')",
+            lambda: rf"REGEXP_REPLACE({a}, '[a-c]+', '<$0>')" if rng.random() < 0.5 else f"CONCAT_WS({b}, {a}, i)",
+            lambda: f"IF({_condition(rng, depth - 1)}, {a}, {b})",
+        ]
+    )()
 
 
 def _when(rng: random.Random) -> str:
@@ -253,33 +230,27 @@ def _when(rng: random.Random) -> str:
     return rng.choice(["day", "ts", "nt", "CAST(ts AS DATE)", "CAST(day AS TIMESTAMP)", _moment(rng, 1), *literals])
 
 
+def _pattern(rng: random.Random) -> str:
+    return rng.choice(["'a%'", "'_B%'", "'%'", "'a'", _text(rng, 0), f"CONCAT('%', {_text(rng, 0)}, '_')"])
+
+
 def _condition(rng: random.Random, depth: int) -> str:
     if depth <= 0 or rng.random() < 0.2:
         return rng.choice(["b", "c", "TRUE", "FALSE", "(b IS NULL)"])
     operator = rng.choice(["=", "<>", "<", "<=", ">", ">=", "<=>"])
     not_ = rng.choice(["", "NOT "])
-    match rng.randrange(11):
-        case 0:
-            return f"({_condition(rng, depth - 1)} {rng.choice(['AND', 'OR'])} {_condition(rng, depth - 1)})"
-        case 1:
-            return f"(NOT {_condition(rng, depth - 1)})"
-        case 2:
-            return f"({_number(rng, depth - 1)} {operator} {_number(rng, depth - 1)})"
-        case 3:
-            return f"({_text(rng, depth - 1)} {operator} {_text(rng, depth - 1)})"
-        case 4:
-            return f"({_when(rng)} {operator} {_when(rng)})"
-        case 5:
-            return f"({_number(rng, depth - 1)} {not_}IN ({_number(rng, 0)}, {_number(rng, 0)}))"
-        case 6:
-            return f"({_number(rng, depth - 1)} {not_}BETWEEN {_number(rng, 0)} AND {_number(rng, 0)})"
-        case 7:
-            pattern = rng.choice(["'a%'", "'_B%'", "'%'", "'a'", _text(rng, 0), f"CONCAT('%', {_text(rng, 0)}, '_')"])
-            return f"({_text(rng, depth - 1)} {not_}{rng.choice(['LIKE', 'ILIKE'])} {pattern})"
-        case 8:
-            return rf"({_text(rng, depth - 1)} {not_}RLIKE {rng.choice(['^a', '[b-z]$', '.b?', '(x|a)+'])!r})"
-        case 9:
-            function = rng.choice(["STARTSWITH", "ENDSWITH", "CONTAINS", "EQUAL_NULL"])
-            return f"{function}({_text(rng, depth - 1)}, {_text(rng, 0)})"
-        case _:
-            return f"({_condition(rng, depth - 1)} IS {not_}{rng.choice(['TRUE', 'FALSE', 'NULL'])})"
+    return rng.choice(
+        [
+            lambda: f"({_condition(rng, depth - 1)} {rng.choice(['AND', 'OR'])} {_condition(rng, depth - 1)})",
+            lambda: f"(NOT {_condition(rng, depth - 1)})",
+            lambda: f"({_number(rng, depth - 1)} {operator} {_number(rng, depth - 1)})",
+            lambda: f"({_text(rng, depth - 1)} {operator} {_text(rng, depth - 1)})",
+            lambda: f"({_when(rng)} {operator} {_when(rng)})",
+            lambda: f"({_number(rng, depth - 1)} {not_}IN ({_number(rng, 0)}, {_number(rng, 0)}))",
+            lambda: f"({_number(rng, depth - 1)} {not_}BETWEEN {_number(rng, 0)} AND {_number(rng, 0)})",
+            lambda: f"({_text(rng, depth - 1)} {not_}{rng.choice(['LIKE', 'ILIKE'])} {_pattern(rng)})",
+            lambda: rf"({_text(rng, depth - 1)} {not_}RLIKE {rng.choice(['^a', '[b-z]$', '.b?', '(x|a)+'])!r})",
+            lambda: f"{rng.choice(_OF_TEXTS)}({_text(rng, depth - 1)}, {_text(rng, 0)})",
+            lambda: f"({_condition(rng, depth - 1)} IS {not_}{rng.choice(['TRUE', 'FALSE', 'NULL'])})",
+        ]
+    )()

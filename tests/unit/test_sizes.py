@@ -15,10 +15,11 @@ RUN_BY_ROWS = ("operators", "avro", "service/execute", "service/spark/store.py",
 NO_SIZES = {
     "how values, rows, state and addresses are written": """
         operators.arrangement.segment_format._ALIGN operators.arrangement.segment_format._OFFSETS_AT_LEAST
-        operators.arrivals._WIDTH operators.columns.arrival.PARTITION_BITS operators.columns.byte_lists._WIDTH
+        operators.arrivals._WIDTH operators.columns.arrival.PARTITION_BITS
         operators.columns.exact_numbers.DOUBLE_UNIT operators.columns.exact_numbers._BITS
         operators.columns.hashing.LONGEST operators.columns.hashing._STRIPE operators.columns.number_bytes._WIDTH
-        operators.columns.order_code.BITS operators.columns.order_code._READ operators.columns.packed_columns._SMALL
+        operators.columns.order_code.BITS operators.columns.order_code._READ operators.lookup_join._WIDTH
+        operators.columns.packed_columns._SMALL
         operators.temporal_filter._SPREAD avro.order.TIMESTAMP_BYTES avro.order._ABSENT_FIRST avro.order._PRESENT
         avro.order._ABSENT_LAST service.execute.aggregate_arguments._LENGTH service.execute.members.SIDES
         service.spark.store._LEVEL

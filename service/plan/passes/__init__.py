@@ -1,1 +1,1 @@
-"""The passes over the logical plan, one function each, in the order of `service.plan.pipeline.PASSES`."""
+"""The passes over the logical plan, one function each, in the order of `service.plan.phases`."""

@@ -81,7 +81,7 @@ def _apart(recorded: _Recorded, source: SourceTable, carried: Collection[str]) -
     declared = frozenset(source.declared.names)
     if source.known_as is None or recorded is None:
         return declared
-    scans = [fact.removesuffix(".topic") for fact, topic in recorded.items() if fact.endswith(".topic")]
+    scans = [fact.removesuffix(".topic") for fact in recorded if fact.endswith(".topic")]
     scans = [scan for scan in scans if scan != "sink" and recorded[f"{scan}.topic"] == source.topic]
     if not scans:
         return declared

@@ -20,6 +20,8 @@ from tests.bench.compare.queries import Query
 from tests.bench.compare.tables import TABLES, Changes
 from tests.bench.compare.workload import Ids, times
 
+Columns = dict[str, pa.Array]
+
 _EVENTS, _AUCTIONS = 50, 3
 _OF_EVENTS = {"person": 1, "auction": _AUCTIONS, "bid": _EVENTS - _AUCTIONS - 1}
 _FIRST_ID = 1000
@@ -54,31 +56,52 @@ def generate(tables: Sequence[str], rows: int, seed: int = 42) -> tuple[Changes,
     # The last of each that there is when an event happens.
     last_person = _FIRST_ID + epoch
     last_auction = _FIRST_ID + epoch * _AUCTIONS + np.clip(place - 1, 0, _AUCTIONS - 1)
-    people = {
-        "id": pa.array(last_person[person]),
-        "name": _words(rng, int(person.sum()), 12),
-        "emailAddress": _words(rng, int(person.sum()), 20),
-        "creditCard": _words(rng, int(person.sum()), 19),
-        "city": _one_of(rng, _CITIES, int(person.sum())),
-        "state": _one_of(rng, _STATES, int(person.sum())),
-        "ts": times(number[person]),
-        "extra": _words(rng, int(person.sum()), 100),
+    made = {
+        "person": _people(rng, number[person], last_person[person]),
+        "auction": _auctions(rng, number[auction], last_auction[auction], last_person[auction]),
+        "bid": _bids(rng, number[bid], last_auction[bid], last_person[bid]),
+        "side_input": {
+            "id": pa.array(np.arange(_SIDE)),
+            "word": _words(rng, _SIDE, 10),
+            "ts": times(np.zeros(_SIDE, np.int64)),
+        },
     }
-    count = int(auction.sum())
+    return tuple(Changes(each, made[each], np.zeros(len(made[each]["ts"]), np.bool_)) for each in tables)
+
+
+def _people(rng: np.random.Generator, number: Ids, ids: Ids) -> Columns:
+    count = len(number)
+    return {
+        "id": pa.array(ids),
+        "name": _words(rng, count, 12),
+        "emailAddress": _words(rng, count, 20),
+        "creditCard": _words(rng, count, 19),
+        "city": _one_of(rng, _CITIES, count),
+        "state": _one_of(rng, _STATES, count),
+        "ts": times(number),
+        "extra": _words(rng, count, 100),
+    }
+
+
+def _auctions(rng: np.random.Generator, number: Ids, ids: Ids, last_person: Ids) -> Columns:
+    count = len(number)
     first = _prices(rng, count)
-    auctions = {
-        "id": pa.array(last_auction[auction]),
+    return {
+        "id": pa.array(ids),
         "itemName": _words(rng, count, 20),
         "description": _words(rng, count, 100),
         "initialBid": pa.array(first),
         "reserve": pa.array(first + _prices(rng, count)),
-        "ts": times(number[auction]),
-        "expires": times(number[auction] + rng.integers(1_000, 20_000, count)),
-        "seller": pa.array(_drawn(rng, last_person[auction], "person", 0.75, 0)),
+        "ts": times(number),
+        "expires": times(number + rng.integers(1_000, 20_000, count)),
+        "seller": pa.array(_drawn(rng, last_person, "person", 0.75, 0)),
         "category": pa.array(10 + rng.integers(0, 5, count)),
         "extra": _words(rng, count, 200),
     }
-    count = int(bid.sum())
+
+
+def _bids(rng: np.random.Generator, number: Ids, last_auction: Ids, last_person: Ids) -> Columns:
+    count = len(number)
     channel = np.where(rng.random(count) < 0.5, rng.integers(0, 4, count), rng.integers(4, _CHANNELS, count))
     names = ["Google", "Facebook", "Baidu", "Apple", *(f"channel-{each}" for each in range(4, _CHANNELS))]
     urls = [
@@ -86,18 +109,15 @@ def generate(tables: Sequence[str], rows: int, seed: int = 42) -> tuple[Changes,
         + (f"&channel_id={each}" if each % 10 else "")
         for each in range(_CHANNELS)
     ]
-    bids = {
-        "auction": pa.array(_drawn(rng, last_auction[bid], "auction", 0.5, 0)),
-        "bidder": pa.array(_drawn(rng, last_person[bid], "person", 0.75, 1)),
+    return {
+        "auction": pa.array(_drawn(rng, last_auction, "auction", 0.5, 0)),
+        "bidder": pa.array(_drawn(rng, last_person, "person", 0.75, 1)),
         "price": pa.array(_prices(rng, count)),
         "channel": pa.array(names).take(pa.array(channel)),
         "url": pa.array(urls).take(pa.array(channel)),
-        "ts": times(number[bid]),
+        "ts": times(number),
         "extra": _words(rng, count, 40),
     }
-    side = {"id": pa.array(np.arange(_SIDE)), "word": _words(rng, _SIDE, 10), "ts": times(np.zeros(_SIDE, np.int64))}
-    made = {"person": people, "auction": auctions, "bid": bids, "side_input": side}
-    return tuple(Changes(each, made[each], np.zeros(len(made[each]["ts"]), np.bool_)) for each in tables)
 
 
 def _drawn(rng: np.random.Generator, last: Ids, what: str, hot: float, offset: int) -> Ids:

@@ -66,15 +66,8 @@ class Samples:
         match self.random.choice(kinds):
             case "scalar":
                 return self.random.choice(SCALARS)
-            case "enum":
-                return {"type": "enum", "name": self.name("Enum"), "symbols": ["A", "B", "LONGER"]}
-            case "fixed":
-                return {"type": "fixed", "name": self.name("Fixed"), "size": self.random.choice([1, 4, 8, 16, 20])}
-            case "decimal":
-                size, precision = self.random.choice([(4, 9), (8, 18), (9, 19), (16, 38), (20, 40), (32, 76)])
-                name = self.name("Decimal")
-                logical = {"logicalType": "decimal", "precision": precision, "scale": 2}
-                return {"type": "fixed", "name": name, "size": size, **logical}
+            case "enum" | "fixed" | "decimal" as kind:
+                return self.named(kind)
             case "array":
                 return {"type": "array", "items": self.type(depth - 1)}
             case "map":
@@ -85,6 +78,19 @@ class Samples:
                 return ["int", "string", "null", self.record(2, depth - 1)]
             case _:
                 return "null"
+
+    def named(self, kind: str) -> dict[str, Any]:
+        """A named type that is no record."""
+        match kind:
+            case "enum":
+                return {"type": "enum", "name": self.name("Enum"), "symbols": ["A", "B", "LONGER"]}
+            case "fixed":
+                return {"type": "fixed", "name": self.name("Fixed"), "size": self.random.choice([1, 4, 8, 16, 20])}
+            case _:
+                size, precision = self.random.choice([(4, 9), (8, 18), (9, 19), (16, 38), (20, 40), (32, 76)])
+                name = self.name("Decimal")
+                logical = {"logicalType": "decimal", "precision": precision, "scale": 2}
+                return {"type": "fixed", "name": name, "size": size, **logical}
 
     def record(self, columns: int, depth: int = 2) -> dict[str, Any]:
         """A record of so many columns."""
@@ -101,8 +107,22 @@ class Samples:
         if isinstance(schema, dict) and "logicalType" in schema:
             return self.logical(schema)
         match kind:
-            case "null":
-                return None
+            case "fixed":
+                return self.random.randbytes(schema["size"])
+            case "enum":
+                return self.random.choice(schema["symbols"])
+            case "array":
+                return [self.value(schema["items"]) for _ in range(self.random.choice([0, 0, 1, 2, 5]))]
+            case "map":
+                return {f"k{i}": self.value(schema["values"]) for i in range(self.random.choice([0, 0, 1, 3]))}
+            case "record":
+                return {field["name"]: self.value(field["type"]) for field in schema["fields"]}
+            case _:
+                return self.primitive(kind)
+
+    def primitive(self, kind: str) -> Any:
+        """A value of a primitive type."""
+        match kind:
             case "boolean":
                 return self.random.random() < 0.5
             case "int":
@@ -117,16 +137,8 @@ class Samples:
                 return self.random.randbytes(self.length())
             case "string":
                 return "".join(self.random.choices("ab\x00é\U0001f600 z", k=self.length()))
-            case "fixed":
-                return self.random.randbytes(schema["size"])
-            case "enum":
-                return self.random.choice(schema["symbols"])
-            case "array":
-                return [self.value(schema["items"]) for _ in range(self.random.choice([0, 0, 1, 2, 5]))]
-            case "map":
-                return {f"k{i}": self.value(schema["values"]) for i in range(self.random.choice([0, 0, 1, 3]))}
             case _:
-                return {field["name"]: self.value(field["type"]) for field in schema["fields"]}
+                return None
 
     def logical(self, schema: dict[str, Any]) -> Any:
         """A value of a logical type."""

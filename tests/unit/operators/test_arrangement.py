@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from rowkind.operators.arrangement import compaction, segment
-from rowkind.operators.arrangement.arrangement import Arrangement, Finished, Layout, places
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec, Layout, places
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import binary
@@ -47,7 +48,7 @@ def entries(
 
 def put(store: MemoryStore, *parts: Entries, ttl_ms: int | None = None, now: int = 0) -> Finished:
     """One batch that appends these."""
-    arrangement = Arrangement(store, "rows", "multiset", ttl_ms, now)
+    arrangement = Arrangement(store, ArrangementSpec("rows", "multiset", ttl_ms), now)
     for part in parts:
         arrangement.append(part)
     return arrangement.finish()
@@ -55,7 +56,7 @@ def put(store: MemoryStore, *parts: Entries, ttl_ms: int | None = None, now: int
 
 def rows(store: MemoryStore, *, ttl_ms: int | None = None, now: int = 0, key: bytes = b"key") -> list[bytes]:
     """The live rows of a key, sorted."""
-    found = Arrangement(store, "rows", "multiset", ttl_ms, now).lookup(hash64(binary([key])))
+    found = Arrangement(store, ArrangementSpec("rows", "multiset", ttl_ms), now).lookup(hash64(binary([key])))
     units = found.payload.take(pa.array(np.repeat(np.arange(len(found)), found.weight)))
     return sorted(units.to_pylist())
 
@@ -251,7 +252,7 @@ def test_more_rows_of_one_place_and_seq_than_a_segment_holds_survive_a_merge(mon
     store = MemoryStore()
     payloads = [b"%d" % number for number in range(5)]
     for batch in range(6):
-        arrangement = Arrangement(store, "rows", "one row per key", None, 0)
+        arrangement = Arrangement(store, ArrangementSpec("rows", "one row per key"), 0)
         arrangement.append(entries(payloads, seqs=[7] * 5, written_at=batch, layout="one row per key"))
         arrangement.finish()
     assert rows(store) == sorted(payloads * 6)
@@ -261,7 +262,7 @@ def test_lookup_counts_in_what_is_not_appended_yet() -> None:
     """With the batch's retractions handed in, lookup gives what is left."""
     store = MemoryStore()
     put(store, entries([b"a", b"b"]))
-    arrangement = Arrangement(store, "rows", "multiset", None, 0)
+    arrangement = Arrangement(store, ArrangementSpec("rows", "multiset"), 0)
     left = arrangement.lookup(hash64(binary([b"key"])), less=entries([b"a"], weight=-1))
     assert left.payload.to_pylist() == [b"b"]
 
@@ -274,7 +275,7 @@ def test_a_single_row_is_found_without_reading_the_rest_of_its_key(monkeypatch: 
     taken: list[int] = []
     take = Entries.take
     monkeypatch.setattr(Entries, "take", lambda self, rows: taken.append(len(rows)) or take(self, rows))
-    found = Arrangement(store, "rows", "multiset", None, 0).at(many.place[:3])
+    found = Arrangement(store, ArrangementSpec("rows", "multiset"), 0).at(many.place[:3])
     assert len(found) == 3
     assert sum(taken) <= 6
 
@@ -290,7 +291,7 @@ def test_rows_are_counted_by_key_without_being_read(monkeypatch: pytest.MonkeyPa
     shares = dataclasses.replace(shares, place=(shares.place & ~upper) | (many.place[:30] & upper))
     put(store, shares, many.slice(0, 100).relabel(weight=np.full(100, -1)))
     keys = binary([b"none", b"many", b"few"])
-    counted = Arrangement(store, "rows", "multiset", 10, 12).count(
+    counted = Arrangement(store, ArrangementSpec("rows", "multiset", 10), 12).count(
         hash64(keys), keys, entries([b"few"], key=b"few", written_at=5, weight=-1)
     )
     assert counted.tolist() == [0, 200, 0]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from rowkind.operators import join_rows, netting
-from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
@@ -22,6 +23,7 @@ from tests.oracle.inputs import TABLES
 
 L, R = 0, 1
 INSERT, DELETE, BEFORE, AFTER = RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER
+BY_SEQ = Side("unique key", by_seq=True)
 Step = tuple[int, RowKind, Row]
 
 
@@ -32,15 +34,13 @@ class Running:
         self,
         kind: JoinKind,
         *,
-        layout: Layout = "unique key",
-        by_seq: bool = True,
+        side: Side = BY_SEQ,
         ttls: tuple[int | None, int | None] = (None, None),
         condition: join_rows.Condition | None = None,
         payload: tuple[int, ...] = (0, 1, 2),
-        counts_unmatched: bool = True,
     ) -> None:
-        self.table = Table(TABLES[layout].key, TABLES[layout].sub_key, payload)
-        left, right = (Side(layout, ttl, by_seq, counts_unmatched) for ttl in ttls)
+        self.table = Table(TABLES[side.layout].key, TABLES[side.layout].sub_key, payload)
+        left, right = (replace(side, ttl_ms=ttl) for ttl in ttls)
         nulls = pack((None,) * len(payload))
         self.join = Join(JoinSpec(kind, left, right, condition, nulls, nulls))
         self.stores = {name: MemoryStore() for name in self.join.arrangements}
@@ -117,7 +117,7 @@ def test_of_equal_output_rows_that_partly_cancel_the_latest_stays_whatever_the_o
     """Two joined rows come and an equal one goes: the one that is left has the highest seq."""
     seqs = []
     for order in (1, -1):
-        join = Running("inner", layout="multiset", payload=(0, 2), by_seq=False)
+        join = Running("inner", side=Side("multiset"), payload=(0, 2))
         join.batch((L, INSERT, (1, 7, 10)), *((R, INSERT, (5, key, 5)) for key in (7, 8, 9)))
         steps = [(L, DELETE, (1, 7, 10)), (L, INSERT, (1, 8, 10)), (L, INSERT, (1, 9, 10))]
         batch = [Change(side, kind, row, 100 + seq) for seq, (side, kind, row) in enumerate(steps)]
@@ -130,7 +130,7 @@ def test_of_equal_output_rows_that_partly_cancel_the_latest_stays_whatever_the_o
 
 def test_equal_output_rows_that_all_come_keep_their_own_seq() -> None:
     """They are left alone also where other rows of the batch cancel."""
-    join = Running("inner", layout="multiset", payload=(0, 2))
+    join = Running("inner", side=replace(BY_SEQ, layout="multiset"), payload=(0, 2))
     join.batch((L, INSERT, (1, 7, 10)), *((R, INSERT, (5, key, 5)) for key in (7, 8)))
     steps = (L, BEFORE, (1, 7, 10)), (L, AFTER, (1, 8, 10)), (L, INSERT, (2, 8, 10)), (L, INSERT, (2, 8, 10))
     assert join.batch(*steps) == [("+", (2, 10, 5, 5))] * 2
@@ -149,7 +149,7 @@ def test_null_keys_match_nothing_and_pad_on_outer_sides() -> None:
 
 def test_duplicates_count() -> None:
     """Two equal rows on one side and three on the other make six, and one less makes three less."""
-    join = Running("inner", layout="multiset")
+    join = Running("inner", side=replace(BY_SEQ, layout="multiset"))
     row, other = (1, 7, 1), (2, 7, 2)
     out = join.batch(*[(L, INSERT, row)] * 2, *[(R, INSERT, other)] * 3)
     assert out == [("+", row + other)] * 6
@@ -196,7 +196,7 @@ def test_an_unmatched_retraction_changes_nothing_and_comes_back() -> None:
     join = Running("left")
     assert join.batch((L, DELETE, ORDER)) == []
     assert join.unmatched == [1]
-    upsert = Running("left", counts_unmatched=False)
+    upsert = Running("left", side=replace(BY_SEQ, counts_unmatched=False))
     assert upsert.batch((L, DELETE, ORDER)) == []
     assert upsert.unmatched == []
 
@@ -275,7 +275,9 @@ def test_output_that_fits_no_block_is_refused_with_what_to_do(monkeypatch: pytes
     """The error says how many rows and bytes one shard's batch gave."""
     monkeypatch.setattr(netting, "LARGEST", 100)
     with pytest.raises(BatchTooLarge, match="4 rows with 216 bytes"):
-        Running("inner", layout="multiset").batch(*[(L, INSERT, ORDER)] * 2, *[(R, INSERT, PAYMENT)] * 2)
+        Running("inner", side=replace(BY_SEQ, layout="multiset")).batch(
+            *[(L, INSERT, ORDER)] * 2, *[(R, INSERT, PAYMENT)] * 2
+        )
 
 
 def test_an_empty_batch_puts_nothing_out_and_keeps_the_state() -> None:

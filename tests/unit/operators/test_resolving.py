@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
-from rowkind.operators.arrangement.arrangement import Arrangement, Layout
+from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec, Layout
 from rowkind.operators.arrangement.resolving import Resolved, resolve
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
@@ -37,7 +38,7 @@ class State:
     def batch(self, *batch: tuple[RowKind, Row, int]) -> Resolved:
         """Resolve the changes (kind, row, seq) and append what comes of them."""
         self.now += 1
-        arrangement = Arrangement(self.store, "rows", self.layout, self.ttl_ms, self.now)
+        arrangement = Arrangement(self.store, ArrangementSpec("rows", self.layout, self.ttl_ms), self.now)
         changes = [Change(0, kind, row, seq) for kind, row, seq in batch]
         packed = changelogs.packed(changes, [TABLES[self.layout]], self.hashed)
         resolved = resolve(arrangement, packed, by_seq=self.by_seq, exact=self.exact)

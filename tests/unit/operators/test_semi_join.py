@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.join_input import Side

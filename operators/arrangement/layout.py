@@ -1,0 +1,85 @@
+"""How the rows of an arrangement are laid out, as the plan chooses it by what it knows of unique keys.
+
+In layout *ordered* the sub-key is an order key, bytes that compare as the rows of a key rank. There the place has 24
+bits of the hash, then the 40 bits of the order code, so that a run can be read from the first row of a key on
+(`operators.arrangement.prefix_scan`).
+
+    one row per key   the key contains a unique key                        place = hash, 0
+    unique key        the sub-key is a unique key                          place = hash, hash64(sub-key)
+    multiset          nothing is unique                                    place = hash, hash64(payload)
+    ordered           as multiset, in the order of the sub-key             place = hash, order_code(sub-key)
+    last write        one row per key, and no key is NULL                  place = hash, number of the batch
+    timed             what is to be done, in the order of its time         place = time, as its operator has it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.arrangement.entries import UPPER
+from rowkind.operators.columns import order_code
+from rowkind.operators.columns.changes import Uint64s
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.rowtime import RowTime
+
+Layout = Literal["one row per key", "unique key", "multiset", "ordered", "last write", "timed"]
+
+UPPER_ORDERED = ~np.uint64((1 << order_code.BITS) - 1)
+
+
+def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
+    """Where rows stand in an arrangement of this layout."""
+    match layout:
+        case "one row per key" | "last write":
+            return hashes & UPPER
+        case "unique key":
+            return (hashes & UPPER) | (hash64(sub_key) >> np.uint64(32))
+        case "multiset":
+            return (hashes & UPPER) | (hash64(payload) >> np.uint64(32))
+        case "ordered":
+            return (hashes & UPPER_ORDERED) | order_code.order_code(sub_key)
+        case "timed":
+            raise AssertionError("who keeps an agenda knows the times")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangementSpec:
+    """What an operator keeps in an arrangement, and how.
+
+    A row is invisible from written_at + `ttl_ms` on, or from the time on that `until` says. Where `latest_first`, the
+    rows of a place are kept latest first, so that they can be read in that order; not so in layout *last write*. In
+    layout *ordered* equal rows are counted where `by_number`: only how many of them there are matters, and not when
+    they came. In layouts *multiset* and *timed* they always are, except with `arrivals`. In layout *multiset* rows are
+    the same where the bytes that `alike` gives are.
+    """
+
+    name: str
+    layout: Layout
+    ttl_ms: int | None = None
+    latest_first: bool = False
+    by_number: bool = False
+    arrivals: bool = False
+    until: RowTime | None = None
+    alike: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None
+
+    @property
+    def replaces(self) -> bool:
+        """Whether entries replace earlier ones of their key."""
+        return self.layout == "last write"
+
+    @property
+    def counts(self) -> bool:
+        """Whether equal rows are counted."""
+        by_number = self.by_number or (self.layout in ("multiset", "timed") and not self.arrivals)
+        return by_number and self.ttl_ms is None
+
+    def expired_until(self, now: int) -> int | None:
+        """When rows were written that have expired at time `now`, at the latest; None where none expires."""
+        if self.until is not None:
+            return now
+        return None if self.ttl_ms is None else now - self.ttl_ms
