@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from rowkind.service.dev.broker import Broker
 from rowkind.service.spark.session import session
 
-LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "spark", "kafka", "examples")
+LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "spark", "kafka", "system", "docs", "examples")
 """The folders whose tests take seconds each, the longest first."""
 
 

@@ -1,4 +1,4 @@
-"""pyspark's daemon, which forks the workers of tasks, with what they need loaded once, before (or by `processes.forks`).
+"""pyspark's daemon, which forks the workers of tasks with what they need loaded (or `processes.forks` does).
 
 A worker then starts in a tenth of a second instead of one, and shares with the others what never changes. None of them,
 nor the writers that are forked from here too, hears SIGTERM: they end when Spark or their workers do. A process may

@@ -1,15 +1,15 @@
 """The join's definition with a clock: one row at a time, everything recomputed in every batch.
 
-Where no TTL runs out this is plain SQL. What expiry adds is written down here and in the docstring of
-`operators.join.join`: an invisible row does not match, what was emitted because of it stays until a retraction of it
-comes, and a pad that went for a match that has expired does not come back by itself. A row that is emitted and was made
-of one written in the batch is refreshed, and so is one that both goes and comes.
+Where no TTL runs out this is plain SQL. What expiry adds is written down here and in `operators.join.join`:
+an invisible row does not match, what was emitted because of it stays until a retraction of it comes, and a pad that
+went for a match that has expired does not come back by itself. A row that is emitted and was made of one written in the
+batch is refreshed, and so is one that both goes and comes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rowkind.operators.join.join import JoinKind
@@ -104,6 +104,14 @@ class Steps:
     come: Counter[Row] = field(default_factory=Counter)
     gone: Counter[Row] = field(default_factory=Counter)
     kept: Counter[Row] = field(default_factory=Counter)
+
+    @classmethod
+    def between(cls, before: Iterable[Stored], after: Iterable[Stored], now: int) -> Steps:
+        """What changes from rows to others; a row that stays and was written now is refreshed."""
+        steps, old, new = cls(), {id(one): one for one in before}, {id(one): one for one in after}
+        for at, one in (old | new).items():
+            steps.add(one.row, was=at in old, is_=at in new, written=one.written_at == now)
+        return steps
 
     def add(self, row: Row, *, was: bool, is_: bool, written: bool) -> None:
         """Count a row that was out, is out, or both."""

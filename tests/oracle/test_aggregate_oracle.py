@@ -3,13 +3,12 @@
 Each case is a random changelog over random calls, with strong and weak hashes, with segments of a few rows, in one
 phase, or in two with some changes that skip the first, by a key or over everything. The input is exact, as operators
 upstream emitted it. These tests see sums that do not come back, extremes that are lost or kept, values counted twice,
-groups that stay or go wrongly, output that is not net. A failing case is shrunk and printed.
+groups that stay or go wrongly, output that is not net.
 """
 
 from __future__ import annotations
 
 import functools
-import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,18 +20,15 @@ import pytest
 
 from rowkind.operators.aggregate.aggregate import Aggregate
 from rowkind.operators.aggregate.partial import add_up
-from rowkind.operators.arrangement import compaction, segment
-from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from tests import changelogs
-from tests.changelogs import Change, Row, fold, net, show
+from tests.changelogs import Change
 from tests.oracle.aggregates import AGGREGATES, TEXTS, Aggregated, row_of, spec_of
-from tests.oracle.findings import finding, operating, views_differ
-from tests.oracle.inputs import Batches, Input, Materialised, random_batches, shrink
+from tests.oracle.inputs import Batches, Input, Materialised, random_batches
+from tests.oracle.trials import Table, Views, Work, finding, registered, trials, views_differ
 from tests.seeds import seeds
 
-CASES_EACH = seeds(12)
 INPUT = Input("multiset", by_seq=False)
 
 
@@ -47,12 +43,6 @@ class Case:
     hashed: changelogs.Hash
 
 
-@pytest.fixture(scope="module")
-def database() -> duckdb.DuckDBPyConnection:
-    """One connection, one thread: the tables are tiny."""
-    return duckdb.connect(config={"threads": 1})
-
-
 @pytest.mark.parametrize("two_phase", [False, True], ids=["one phase", "two phases"])
 @pytest.mark.parametrize("is_global", [False, True], ids=["by key", "global"])
 @pytest.mark.parametrize("retracts", [False, True], ids=["append", "retract"])
@@ -64,22 +54,14 @@ def test_the_result_is_what_sql_says_after_every_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Folding the output after each batch gives SQL's result over the folded input."""
-    for number in CASES_EACH:
-        seed = f"aggregate, {retracts}, {is_global}, {two_phase}, {number}"
-        print(f"seed '{seed}'")
-        generator = random.Random(seed)
+    for trial in trials(f"aggregate, {retracts}, {is_global}, {two_phase}", seeds(12), monkeypatch):
+        generator = trial.generator
         hashed = generator.choice(changelogs.HASHES)
         chosen = tuple(generator.sample(AGGREGATES, generator.randint(0, 6)))
         # A hash that other keys share is no hash of the empty key.
         case = Case(chosen, retracts, two_phase, is_global, changelogs.strong_hash if is_global else hashed)
-        rows = generator.choice([3, segment.SEGMENT_ROWS])
-        with monkeypatch.context() as patch:
-            patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SMALL_RUN", 2)
-            batches = exact(random_batches([INPUT], seed, batches=8), retracts=retracts)
-            if _difference(database, case, batches) is not None:
-                least = shrink(batches, functools.partial(_fails, database, case))
-                pytest.fail(f"seed '{seed}', {case}\n{show(least)}\n{_difference(database, case, least)}")
+        batches = exact(random_batches([INPUT], trial.seed, batches=8), retracts=retracts)
+        trial.check(functools.partial(_difference, database, case), batches, case)
 
 
 def exact(batches: Batches, *, retracts: bool) -> Batches:
@@ -108,53 +90,30 @@ def _keyed(batch: Sequence[Change], case: Case) -> Changes:
     return replace(given, key=key, hash=case.hashed(keys))
 
 
-def _fails(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> bool:
-    return _valid(batches) and _difference(database, case, batches) is not None
-
-
-def _valid(batches: Batches) -> bool:
-    state = Materialised(INPUT)
-    return not any(state.apply(batch) for batch in batches)
-
-
 @finding
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
-    """What is wrong with the aggregate on these batches; None if nothing is."""
-    spec = spec_of(case.aggregates, retracts=case.retracts, is_global=case.is_global)
-    aggregate = Aggregate(spec)
-    stores = {name: MemoryStore() for name in aggregate.arrangements}
-    folded = Materialised(INPUT)
-    table: list[tuple[int | None, ...]] = []
-    view: Counter[Row] = Counter()
-    views = []
+    """What is wrong with the aggregate on these batches; None if nothing is, or if a retraction finds nothing."""
+    work = Work(Aggregate(spec_of(case.aggregates, retracts=case.retracts, is_global=case.is_global)))
+    folded, table, views = Materialised(INPUT), Table(), []
     for number, batch in enumerate(batches):
-        with operating(number):
-            output = aggregate.process(columns(batch, case), stores, now=number)
-            fold(view, output.rows)
-        if not net(output.rows):
-            return f"batch {number} emits and takes back the same row"
-        if len(output.unmatched):
-            return f"batch {number}: unmatched {output.unmatched.seq.tolist()}"
-        views.append(view.copy())
-        folded.apply(batch)
-        if not folded.rows and not case.is_global and any(list(store) for store in stores.values()):
+        if folded.apply(batch):
+            return None
+        if wrong := work.differs(work.process(columns(batch, case), number), 0):
+            return wrong
+        views.append(work.view.copy())
+        if not folded.rows and not case.is_global and work.blobs:
             return f"after batch {number}: state is left and there are no rows"
         table += [(number, *row) for row in folded.rows]
     return views_differ(views, _sql(database, case, table, len(batches)))
 
 
-def _sql(
-    database: duckdb.DuckDBPyConnection, case: Case, rows: list[tuple[int | None, ...]], batches: int
-) -> dict[int, Counter[Row]]:
+def _sql(database: duckdb.DuckDBPyConnection, case: Case, rows: Table, batches: int) -> Views:
     """The view after each batch, as DuckDB computes it."""
-    arrays = {
-        name: pa.array([row[at] for row in rows], pa.int64()) for at, name in enumerate(("batch", "id", "k", "v"))
-    }
     texts = pa.array([None if row[3] is None else TEXTS[row[3]] for row in rows], pa.string())
-    database.register("input", pa.table({**arrays, "t": texts}))
+    registered(database, "input", rows, "id", "k", "v", t=texts)
     selected = ", ".join(["batch", "NULL" if case.is_global else "k", *(one.sql for one in case.aggregates)])
     found = database.sql(f"SELECT {selected} FROM input GROUP BY batch" + ("" if case.is_global else ", k")).fetchall()
-    views: dict[int, Counter[Row]] = {}
+    views: Views = {}
     if case.is_global:
         empty = database.sql(
             f"SELECT {selected.replace('batch', '0', 1)} FROM input WHERE false GROUP BY ()"

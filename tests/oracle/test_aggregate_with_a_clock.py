@@ -2,13 +2,12 @@
 
 The definition: a group is the rows since it began, and is forgotten with all of them when it has not changed for the
 TTL; what was emitted stays. These tests see values that outlive their group or die before it, results that are taken
-back though they were forgotten, and state that is left behind. A failing case is shrunk and printed.
+back though they were forgotten, and state that is left behind.
 """
 
 from __future__ import annotations
 
 import functools
-import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,17 +17,14 @@ from statistics import pvariance
 import pytest
 
 from rowkind.operators.aggregate.aggregate import Aggregate
-from rowkind.operators.arrangement import compaction, segment
-from rowkind.operators.arrangement.store import MemoryStore
-from tests.changelogs import Change, Row, show, strong_hash
+from tests.changelogs import Change, Row, strong_hash
 from tests.oracle.aggregates import AGGREGATES, Aggregated, row_of, spec_of
-from tests.oracle.findings import changes_differ, finding, operating
-from tests.oracle.inputs import Batches, random_batches, shrink, times, with_refreshes
+from tests.oracle.inputs import Batches, random_batches, with_refreshes
 from tests.oracle.naive_join import Steps
 from tests.oracle.test_aggregate_oracle import INPUT, Case, columns
+from tests.oracle.trials import Work, changes_differ, finding, timed, trials
 from tests.seeds import seeds
 
-CASES = seeds(30)
 NAIVE = {
     "count(*)": len,
     "count(v)": lambda rows: sum(row[2] is not None for row in rows),
@@ -49,40 +45,25 @@ NAIVE = {
 def test_what_each_batch_emits_is_what_the_definition_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch emits the changes and refreshes that the naive aggregate does."""
     candidates = [one for one in AGGREGATES if one.sql in NAIVE]
-    for number in CASES:
-        seed = f"aggregate with a clock, {number}"
-        print(f"seed '{seed}'")
-        generator = random.Random(seed)
+    for trial in trials("aggregate with a clock", seeds(30), monkeypatch, least_rows=2):
+        generator = trial.generator
         chosen = tuple(generator.sample(candidates, generator.randint(1, 5)))
         case = Case(chosen, retracts=True, two_phase=generator.random() < 0.3, is_global=False, hashed=strong_hash)
-        with monkeypatch.context() as patch:
-            rows = generator.choice([2, segment.SEGMENT_ROWS])
-            patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SMALL_RUN", 2)
-            ttl_ms = generator.choice([1, 2, 4])
-            batches = with_refreshes(random_batches([INPUT], seed, batches=16, changes=4), seed)
-            batches = _without_forgotten(batches, ttl_ms)
-            difference = functools.partial(_difference, case, ttl_ms)
-            if difference(batches) is not None:
-                least = shrink(
-                    batches,
-                    lambda smaller: (
-                        _without_forgotten(smaller, ttl_ms) == smaller and difference(smaller) is not None  # noqa: B023 - called at once
-                    ),
-                )
-                pytest.fail(f"seed '{seed}', ttl {ttl_ms}, {case}\n{show(least)}\n{difference(least)}")
+        ttl_ms = generator.choice([1, 2, 4])
+        batches = with_refreshes(random_batches([INPUT], trial.seed, batches=16, changes=4), trial.seed)
+        trial.check(
+            functools.partial(_difference, case, ttl_ms), _without_forgotten(batches, ttl_ms), f"ttl {ttl_ms}", case
+        )
 
 
 def test_nothing_is_left_of_groups_that_expired() -> None:
     """Twice the TTL after the last change all stores can be emptied, and are by the next batch."""
-    aggregate = Aggregate(spec_of(AGGREGATES, ttl_ms=10))
+    work = Work(Aggregate(spec_of(AGGREGATES, ttl_ms=10)), folds=False)
     case = Case(AGGREGATES, retracts=True, two_phase=False, is_global=False, hashed=strong_hash)
-    stores = {name: MemoryStore() for name in aggregate.arrangements}
     for now, batch in enumerate(random_batches([INPUT], "expired", batches=5)):
-        insertions = [change for change in batch if change.sign > 0]
-        aggregate.process(columns(insertions, case), stores, now)
-    aggregate.process(columns([], case), stores, 100)
-    assert {name: list(store) for name, store in stores.items()} == {"groups": [], "values": []}
+        work.process(columns([change for change in batch if change.sign > 0], case), now)
+    work.process(columns([], case), 100)
+    assert not work.blobs
 
 
 class _Naive:
@@ -117,7 +98,7 @@ class _Naive:
 def _without_forgotten(batches: Batches, ttl_ms: int) -> Batches:
     """The same without retractions of rows that are not there, or no longer."""
     naive, result = _Naive(ttl_ms), []
-    for now, batch in zip(times(len(batches)), batches, strict=True):
+    for now, batch in timed(batches):
         naive.expire(now)
         kept = []
         for change in sorted(batch, key=lambda change: -change.sign):
@@ -139,12 +120,12 @@ def _results(naive: _Naive, aggregates: tuple[Aggregated, ...]) -> dict[int | No
 
 @finding
 def _difference(case: Case, ttl_ms: int, batches: Batches) -> str | None:
-    """What is wrong with the aggregate on these batches, whose times depend on their number; None if nothing is."""
-    spec = replace(spec_of(case.aggregates, ttl_ms=ttl_ms), refreshes=True)
-    aggregate = Aggregate(spec)
-    stores = {name: MemoryStore() for name in aggregate.arrangements}
+    """What is wrong with the aggregate on these batches; None if nothing is, or if a retraction finds nothing."""
+    if _without_forgotten(batches, ttl_ms) != batches:
+        return None
+    work = Work(Aggregate(replace(spec_of(case.aggregates, ttl_ms=ttl_ms), refreshes=True)), folds=False)
     naive = _Naive(ttl_ms)
-    for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
+    for now, batch in timed(batches):
         naive.expire(now)
         before = _results(naive, case.aggregates)
         naive.apply(batch, now)
@@ -156,9 +137,8 @@ def _difference(case: Case, ttl_ms: int, batches: Batches) -> str | None:
             for results, was in ((before, True), (after, False)):
                 if key in results:
                     steps.add(results[key], was=was, is_=not was, written=False)
-        with operating(number):
-            emitted = aggregate.process(columns(batch, case), stores, now).emitted
-        if wrong := changes_differ(number, emitted, steps.net, steps.refreshed):
+        output = work.process(columns(batch, case), now)
+        if wrong := changes_differ(work.number, output.emitted, steps):
             return wrong
     return None
 

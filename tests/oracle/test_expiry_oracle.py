@@ -13,19 +13,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rowkind.operators.arrangement import compaction, segment
-from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.join.input import Side
 from rowkind.operators.normalize.expiry import Expiry
 from tests import changelogs
-from tests.changelogs import Change, Row, fold, show
-from tests.oracle.findings import changes_differ, finding, operating
-from tests.oracle.inputs import Batches, Input, random_batches, shrink, times, with_refreshes
+from tests.changelogs import Change, Row
+from tests.oracle.inputs import Batches, Input, random_batches, with_refreshes
 from tests.oracle.naive_join import NaiveSide, Steps
+from tests.oracle.trials import Work, changes_differ, finding, timed, trials
 from tests.seeds import seeds
 
-CASES_EACH = seeds(25)
 TTL = 3
 INPUTS = [
     Input("one row per key", by_seq=True),
@@ -38,45 +35,32 @@ INPUTS = [
 @pytest.mark.parametrize("of", INPUTS, ids=str)
 def test_each_batch_emits_what_changes_among_the_rows_alive(of: Input, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch emits the difference between the rows after it and before it, and refreshes of those written."""
-    for number in CASES_EACH:
-        seed = f"expiry, {of}, {number}"
-        print(f"seed '{seed}'")
-        generator = random.Random(seed)
-        hashed = generator.choice(changelogs.HASHES)
-        rows = generator.choice([3, segment.SEGMENT_ROWS])
-        with monkeypatch.context() as patch:
-            patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SMALL_RUN", 2)
-            batches = with_refreshes(random_batches([of], seed, batches=12), seed)
-            difference = functools.partial(_difference, of, hashed)
-            if difference(batches) is not None:
-                least = shrink(batches, lambda smaller: difference(smaller) is not None)  # noqa: B023 - called at once
-                pytest.fail(f"seed '{seed}'\n{show(least)}\n{difference(least)}")
+    for trial in trials(f"expiry, {of}", seeds(25), monkeypatch):
+        hashed = trial.generator.choice(changelogs.HASHES)
+        batches = with_refreshes(random_batches([of], trial.seed, batches=12), trial.seed)
+        trial.check(functools.partial(_difference, of, hashed), batches)
 
 
 @finding
 def _difference(of: Input, hashed: changelogs.Hash, batches: Batches) -> str | None:
     """What is wrong with the operator on these batches, whose times depend on their number; None if nothing is."""
-    operator = Expiry(Side(of.layout, TTL, of.by_seq), refreshes=True)
-    naive = NaiveSide(of, TTL)
-    stores = {name: MemoryStore() for name in operator.arrangements}
-    for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
-        before, steps = {id(one): one for one in naive.stored}, Steps()
+    work, naive = Work(Expiry(Side(of.layout, TTL, of.by_seq), refreshes=True)), NaiveSide(of, TTL)
+    for now, batch in timed(batches):
+        before = naive.stored
         naive.expire(now)
         unmatched = naive.apply(batch, now)
-        after = {id(one): one for one in naive.stored}
-        for at, one in (before | after).items():
-            steps.add(one.row, was=at in before, is_=at in after, written=one.written_at == now)
-        with operating(number):
-            output = operator.process(changelogs.packed(batch, [of.table], hashed), stores, now)
-        if wrong := changes_differ(number, output.emitted, steps.net, steps.refreshed):
+        steps = Steps.between(before, naive.stored, now)
+        output = work.process(changelogs.packed(batch, [of.table], hashed), now)
+        if wrong := changes_differ(work.number, output.emitted, steps):
             return wrong
         if output.expired != len(unmatched):
-            return f"batch {number}: {output.expired} retractions of expired rows are counted, not {len(unmatched)}"
+            return (
+                f"batch {work.number}: {output.expired} retractions of expired rows are counted, not {len(unmatched)}"
+            )
         dues = [one.written_at + TTL for one in naive.stored]
         if (output.due is None) != (not dues) or (output.due is not None and output.due > min(dues)):
-            return f"batch {number}: says that {output.due} is due, of {dues}"
-        stores = {name: store.copy() for name, store in stores.items()}
+            return f"batch {work.number}: says that {output.due} is due, of {dues}"
+        work.restart()
     return None
 
 
@@ -85,32 +69,28 @@ def test_rows_that_only_come_go_in_their_time(only_comes: bool) -> None:
     """With the agenda alone, and with the rows beside it; in the end nothing is left."""
     for number in seeds(10):
         generator = random.Random(f"arrivals {number}")
-        operator = Expiry(Side("multiset", TTL), only_comes=only_comes)
-        stores = {name: MemoryStore() for name in operator.arrangements}
-        view: Counter[Row] = Counter()
+        work = Work(Expiry(Side("multiset", TTL), only_comes=only_comes))
         written: list[tuple[int, Row]] = []
         seq = 0
         for now in range(30):
             rows = [(generator.randint(0, 2), 0, 0) for _ in range(generator.choice([0, 0, 1, 5]) * (now < 25))]
             batch = [Change(0, RowKind.INSERT, row, seq := seq + 1) for row in rows]
-            output = operator.process(changelogs.packed(batch, [Input("multiset", by_seq=False).table]), stores, now)
-            fold(view, output.rows)
+            output = work.process(changelogs.packed(batch, [Input("multiset", by_seq=False).table]), now)
             written = [(at, row) for at, row in written if at + TTL > now] + [(now, row) for row in rows]
-            assert view == Counter(row for _, row in written), f"arrivals {number}, {now}"
+            assert work.view == Counter(row for _, row in written), f"arrivals {number}, {now}"
             assert output.due == (written[0][0] + TTL if written else None)
-        assert not any(list(store) for store in stores.values())
+        assert not work.blobs
 
 
 @pytest.mark.parametrize("only_comes", [True, False])
 def test_after_a_pause_the_oldest_go_first(only_comes: bool) -> None:
     """Those of one batch go together; what is due and has not gone is alive, can be taken back, and is due at once."""
-    operator = Expiry(Side("multiset", TTL), only_comes=only_comes, most=3)
-    stores = {name: MemoryStore() for name in operator.arrangements}
+    work = Work(Expiry(Side("multiset", TTL), only_comes=only_comes, most=3))
     table = Input("multiset", by_seq=False).table
 
     def batch(now: int, *steps: tuple[RowKind, int]) -> list[int]:
         given = [Change(0, kind, (id_, 0, 0), 10 * now + id_) for kind, id_ in steps]
-        output = operator.process(changelogs.packed(given, [table]), stores, now)
+        output = work.process(changelogs.packed(given, [table]), now)
         nonlocal due, expired
         due, expired = output.due, output.expired
         signs = np.where(output.rows.kind == RowKind.DELETE, -1, 1).tolist()
@@ -131,16 +111,13 @@ def test_after_a_pause_the_oldest_go_first(only_comes: bool) -> None:
 def test_a_ttl_may_be_made_longer_or_shorter() -> None:
     """Rows that are there go by the new one, and what has gone does not come back."""
     table = Input("one row per key", by_seq=True).table
-    stores = {name: MemoryStore() for name in Expiry(Side("one row per key", TTL)).arrangements}
-    view: Counter[Row] = Counter()
+    work = Work(Expiry(Side("one row per key", TTL)))
 
     def batch(ttl: int, now: int, *ids: int) -> list[int | None]:
         given = [Change(0, RowKind.INSERT, (id_, 0, 0), 10 * now + id_) for id_ in ids]
-        output = Expiry(Side("one row per key", ttl, by_seq=True)).process(
-            changelogs.packed(given, [table]), stores, now
-        )
-        fold(view, output.rows)
-        return sorted(row[0] or 0 for row in view)
+        work.operator = Expiry(Side("one row per key", ttl, by_seq=True))
+        work.process(changelogs.packed(given, [table]), now)
+        return sorted(row[0] or 0 for row in work.view)
 
     assert batch(3, 1, 1, 2) == [1, 2]
     assert batch(3, 3, 3) == [1, 2, 3]
@@ -149,4 +126,4 @@ def test_a_ttl_may_be_made_longer_or_shorter() -> None:
     assert batch(100, 90, 1) == [1, 3]
     assert batch(2, 91) == [1]
     assert batch(2, 92) == []
-    assert not any(list(store) for store in stores.values())
+    assert not work.blobs

@@ -7,9 +7,9 @@ frames look ahead those that it has passed by so much; and nothing that has come
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ import pytest
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.passes import delay_until_final
 from tests.answers import answer
-from tests.clocked import Clocked, Line, job_of
-from tests.oracle.test_time_oracle import as_rows
+from tests.clocked import Clocked, Line
+from tests.oracle.cuts import as_lines, as_rows, cut, drawn, query_of
 from tests.seeds import seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -105,14 +105,8 @@ def running(
     folder: Path, sql: str, sink: str = "mode: append", *, mode: str = "append", mark: str = "", columns: str = COLUMNS
 ) -> Clocked:
     """The query, by default into an append sink."""
-    mark = mark or "watermark: {column: ts, delay: 4s}"
-    return Clocked.of(
-        job_of(
-            folder,
-            f"job: j\ntables:\n  a: {{topic: a, mode: {mode}, columns: {columns}, {mark}}}\n"
-            f"sinks:\n  result: {{{sink}, sql: {json.dumps(sql)}}}\n",
-        )
-    )
+    table = f"mode: {mode}, columns: {columns}, {mark or 'watermark: {column: ts, delay: 4s}'}"
+    return query_of(folder, sql, sink, {"a": table})
 
 
 def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[int, Row]]:
@@ -130,12 +124,9 @@ def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[int, Ro
     return found
 
 
-def lines(batch: list[tuple[int, Row]]) -> list[Line]:
+def lines(batch: Sequence[tuple[int, Row]]) -> list[Line]:
     """The changes as lines of a file."""
-    return [
-        ("a", "+I" if sign > 0 else "-D", {"id": id_, "k": k, "v": v, "ts": ts.isoformat()})
-        for sign, (id_, k, v, ts) in batch
-    ]
+    return as_lines(("a", sign, row) for sign, row in batch)
 
 
 def expected(sql: str, rows: list[tuple[int, Row]], until: datetime | None) -> Counter[tuple[Any, ...]]:
@@ -151,15 +142,10 @@ def expected(sql: str, rows: list[tuple[int, Row]], until: datetime | None) -> C
 def test_each_row_comes_once_when_the_watermark_has_passed_it(tmp_path: Path, name: str, mode: str) -> None:
     """With what DuckDB gives it over all rows that were not late."""
     ahead, sql = QUERIES[name]
-    for number in seeds(2):
-        seed = f"{name} {mode} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"{name} {mode}", seeds(2)):
         query = running(tmp_path, sql.format(arrival="", skip="", skips="IGNORE NULLS"), mode=mode)
-        rest, there, arrival, mark = changes_of(dice, mode, 60), list[tuple[int, Row]](), 0, BEGINNING
-        while rest:
-            size = dice.choice((1, 4, 9, 15))
-            batch, rest = rest[:size], rest[size:]
+        there, arrival, mark = list[tuple[int, Row]](), 0, BEGINNING
+        for batch in cut(dice, changes_of(dice, mode, 60), (1, 4, 9, 15)):
             before = query.view.copy()
             query.batch(0, *lines(batch))
             query.restart()
@@ -174,10 +160,10 @@ def test_each_row_comes_once_when_the_watermark_has_passed_it(tmp_path: Path, na
                 else:
                     there = [each for each in there if each[1] != row]
             until = mark if mark == BEGINNING else mark - timedelta(seconds=ahead)
-            assert as_rows(query) == expected(sql, there, until), f"{seed}: {batch}"
-            assert not before - query.view, seed
+            assert as_rows(query) == expected(sql, there, until), batch
+            assert not before - query.view
         query.end()
-        assert as_rows(query) == expected(sql, there, None), seed
+        assert as_rows(query) == expected(sql, there, None)
 
 
 @pytest.mark.parametrize("name", ["running", "first times", "first by a value"])

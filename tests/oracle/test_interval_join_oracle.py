@@ -8,7 +8,6 @@ that may still be taken back: of rows that have not settled yet.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections import Counter
@@ -23,7 +22,8 @@ import pytest
 from rowkind.service.physical import PhysicalJoin
 from rowkind.service.physical.tree import walk
 from tests.answers import answer
-from tests.clocked import Clocked, job_of
+from tests.clocked import Clocked
+from tests.oracle.cuts import Change, Row, as_json, as_lines, as_rows, cut, drawn, query_of
 from tests.seeds import seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,8 +33,8 @@ STRETCH = 21_600
 """By how much time is stretched where it is a DATE: a second is six hours."""
 NEVER = timedelta(days=40_000)
 
-Row = tuple[Any, ...]
-Change = tuple[str, int, Row]
+NAMES = ("id", "k", "v", "ts", "n")
+SIZES = (1, 2, 3, 8)
 
 
 @dataclass(frozen=True)
@@ -147,31 +147,12 @@ def changes_of(dice: random.Random, mode: str, count: int, time: str = "ts") -> 
 def running(folder: Path, mode: str, sql: str, sink: str, time: str = "ts") -> Clocked:
     """The query, with watermarks on both tables."""
     columns = ", ".join(f"{name}: BIGINT NOT NULL" for name in ("id", "k", "v"))
-    columns = f"{{{columns}, ts: TIMESTAMP NOT NULL, n: TIMESTAMP_NTZ}}"
     column, delay = "n" if time == "n" else "ts", "1d" if time == "d" else "4s"
-    watermark = f"{{column: {column}, delay: {delay}}}"
-    tables = "\n".join(
-        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, watermark: {watermark}}}" for name in "ab"
+    table = (
+        f"mode: {mode}, columns: {{{columns}, ts: TIMESTAMP NOT NULL, n: TIMESTAMP_NTZ}}, "
+        f"watermark: {{column: {column}, delay: {delay}}}"
     )
-    sinks = f"  result: {{topic: r, {sink}, sql: {json.dumps(sql)}}}"
-    return Clocked.of(job_of(folder, f"job: j\ntables:\n{tables}\nsinks:\n{sinks}\n"))
-
-
-def as_json(row: Row) -> dict[str, Any]:
-    """A row as a line of a file has it."""
-    other = row[4].isoformat() if row[4] is not None else None
-    return dict(zip(("id", "k", "v", "ts", "n"), (*row[:3], row[3].isoformat(), other), strict=True))
-
-
-def as_rows(query: Clocked) -> Counter[Row]:
-    """The result as DuckDB gives it."""
-
-    def value(name: str, each: Any) -> Any:
-        if not name.startswith("t") or each is None:
-            return each
-        return date.fromisoformat(each) if len(each) == 10 else datetime.fromisoformat(each)
-
-    return Counter({tuple(value(*each) for each in row): count for row, count in query.view.items()})
+    return query_of(folder, sql, sink, {"a": table, "b": table})
 
 
 BOTH = "{b}.{t} BETWEEN {a}.{t} - INTERVAL '5' SECOND AND {a}.{t} + INTERVAL '10' SECOND"
@@ -226,24 +207,17 @@ def compare(folder: Path, form: str, on: str, mode: str, emit: str, *, time: str
         assert bounds.earliest is not None
         assert bounds.latest is not None
         bounds = Bounds(24 * 3600 * bounds.earliest, 24 * 3600 * bounds.latest, (DAY, DAY))
-    for number in seeds(1):
-        seed = f"{form} {on} {mode} {emit} {time} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
-        query = running(folder, mode, sql, f"mode: retract{emit}", time)
-        model = Model(bounds, time)
-        rest = changes_of(dice, mode, 60, time)
-        holds = not emit and bounds.earliest is not None and bounds.latest is not None
-        while rest:
-            size = dice.choice((1, 2, 3, 8))
-            batch, rest = rest[:size], rest[size:]
-            query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
+    holds = not emit and bounds.earliest is not None and bounds.latest is not None
+    for dice in drawn(f"{form} {on} {mode} {emit} {time}", seeds(1)):
+        query, model = running(folder, mode, sql, f"mode: retract{emit}", time), Model(bounds, time)
+        for batch in cut(dice, changes_of(dice, mode, 60, time), SIZES):
+            query.batch(0, *as_lines(batch, NAMES))
             query.restart()
             model.batch(batch)
             expected = model.query(sql)
-            assert as_rows(query) == (model.settled(expected, kind) if holds else expected), f"{seed}: {batch}"
+            assert as_rows(query) == (model.settled(expected, kind) if holds else expected), batch
         query.end()
-        assert as_rows(query) == model.query(sql), seed
+        assert as_rows(query) == model.query(sql)
 
 
 @pytest.mark.parametrize("emit", ["", ", emit: changes"])
@@ -294,7 +268,7 @@ def at(second: float, id_: int) -> Row:
 
 def told(query: Clocked, *changes: tuple[str, str, Row]) -> list[tuple[Any, ...]]:
     """The ids of the result after a batch, sorted."""
-    query.batch(0, *((table, op, as_json(row)) for table, op, row in changes))
+    query.batch(0, *((table, op, as_json(row, NAMES)) for table, op, row in changes))
     rows = as_rows(query)
     assert all(count > 0 for count in rows.values()), "what is not there is not taken back"
     return sorted(((row[0], row[1]) for row in rows.elements()), key=str)
@@ -330,7 +304,7 @@ def test_a_long_stream_keeps_what_an_interval_holds(tmp_path: Path) -> None:
         kept = []
         for step in range(60):
             rows = [at(3 * step + place / 4, 8 * step + place) for place in range(8)]
-            query.batch(0, *((name, "+I", as_json(row)) for row in rows for name in "ab"))
+            query.batch(0, *((name, "+I", as_json(row, NAMES)) for row in rows for name in "ab"))
             kept.append(sum(each.rows for each in query.engine.state.values()))
         assert max(kept[40:]) < 1.5 * max(kept[10:25]), form
 
@@ -345,20 +319,14 @@ def test_windows_of_an_interval_join_lose_nothing(tmp_path: Path, mode: str) -> 
         "SELECT to_timestamp(5 * (floor(epoch(ts) / 5) + 1)) AS t, COUNT(*) AS n, COUNT(other) AS m "
         f"FROM ({inner}) GROUP BY t"
     )
-    for number in seeds(1):
-        seed = f"windows {mode} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"windows {mode}", seeds(1)):
         query, model = running(tmp_path, mode, sql, "mode: append"), Model(BOUNDS[BOTH])
-        rest = changes_of(dice, mode, 80)
-        while rest:
-            size = dice.choice((1, 2, 3, 8))
-            batch, rest = rest[:size], rest[size:]
-            query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
+        for batch in cut(dice, changes_of(dice, mode, 80), SIZES):
+            query.batch(0, *as_lines(batch, NAMES))
             query.restart()
             model.batch(batch)
             now = model.watermark()
             over = {row: 1 for row in model.query(oracle) if now >= _utc(row[0]) + 15 * SECOND}
-            assert as_rows(query) == Counter(over), f"{seed}: {batch}"
+            assert as_rows(query) == Counter(over), batch
         query.end()
-        assert as_rows(query) == model.query(oracle), seed
+        assert as_rows(query) == model.query(oracle)

@@ -6,13 +6,14 @@ passed its end. With `emit: final` its row is there from the watermark on all th
 
 from __future__ import annotations
 
-import random
+import functools
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from rowkind.service.plan.errors import PlanError
+from tests.oracle.cuts import agrees, as_lines, as_rows, cut, drawn
 from tests.oracle.test_time_oracle import (
     FORMS,
     GROUPED,
@@ -23,11 +24,9 @@ from tests.oracle.test_time_oracle import (
     VALUES,
     Model,
     SessionModel,
-    agrees,
-    as_json,
-    as_rows,
     changes_of,
     running,
+    sessions_agree,
 )
 from tests.seeds import seeds
 from tests.trying import folded
@@ -47,26 +46,15 @@ def test_late_rows_correct_windows_as_long_as_they_are_allowed(
     form = FORMS[windows]
     tables = ["a", "b"] if "{b}" in sql else ["a"]
     late = 0
-    for number in seeds():
-        seed = f"lateness {sql} {windows} {mode} {emit} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"lateness {sql} {windows} {mode} {emit}", seeds()):
         query = running(
             tmp_path, mode, sql.format(a=form.format("a"), b=form.format("b")), f"mode: retract, emit: {emit}", ALLOWED
         )
         model, oracle = Model(windows, LATENESS), sql.format(a="a", b="b")
-        rest = changes_of(dice, mode, 50)
-        while rest:
-            size = dice.choice((1, 2, 5, 11))
-            batch, rest = rest[:size], rest[size:]
-            lines = [(table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch]
-            query.batch(0, *lines)
-            query.restart()
-            model.batch(batch, tables)
-            until = model.watermark(tables) if emit == "final" else None
-            assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
+        expected = functools.partial(model.after, oracle, tables, final=emit == "final")
+        agrees(query, cut(dice, changes_of(dice, mode, 50)), expected)
         query.end()
-        assert as_rows(query) == model.query(oracle), seed
+        assert as_rows(query) == model.query(oracle)
         late += model.late
     assert late or len(tables) > 1, "some rows were late, and were taken"
 
@@ -75,15 +63,12 @@ def test_late_rows_correct_windows_as_long_as_they_are_allowed(
 @pytest.mark.parametrize("mode", ["append", "retract"])
 def test_sessions_take_late_rows_as_long_as_they_are_allowed(tmp_path: Path, mode: str, emit: str) -> None:
     """A session that has ended goes on with a row that may be late, and all that is kept of it goes in the end."""
-    for number in seeds(2):
-        seed = f"lateness of sessions {mode} {emit} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"lateness of sessions {mode} {emit}", seeds(2)):
         query = running(tmp_path, mode, SESSIONS["spark"], f"mode: retract, emit: {emit}", ALLOWED)
         model = SessionModel(LATENESS)
-        agrees(query, model, dice, changes_of(dice, mode, 50), seed, final=emit == "final")
+        sessions_agree(query, model, dice, changes_of(dice, mode, 50), final=emit == "final")
         query.end()
-        assert as_rows(query) == model.result(final=False), seed
+        assert as_rows(query) == model.result(final=False)
 
 
 NEAR = "ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL '3' SECOND AND a.ts + INTERVAL '5' SECOND"
@@ -104,27 +89,16 @@ def test_what_may_be_late_is_kept_as_by_a_longer_delay(tmp_path: Path, name: str
     """Where nothing waits for the watermark itself, the lateness and the delay are one length of time."""
     sql = KEPT_LONGER[name]
     sink = "mode: retract" if name.startswith("interval") else "mode: retract, emit: changes"
-    for number in seeds():
-        seed = f"longer {name} {mode} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
-        queries = []
-        for delay in (ALLOWED, "delay: 24s"):
-            folder = tmp_path / f"{number} {delay}"
-            folder.mkdir()
-            queries.append(running(folder, mode, sql, sink, delay))
-        rest = changes_of(dice, mode, 60)
-        while rest:
-            size = dice.choice((1, 2, 5, 11))
-            batch, rest = rest[:size], rest[size:]
-            lines = [(table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch]
+    for dice in drawn(f"longer {name} {mode}", seeds()):
+        queries = [running(tmp_path, mode, sql, sink, delay) for delay in (ALLOWED, "delay: 24s")]
+        for batch in cut(dice, changes_of(dice, mode, 60)):
             for query in queries:
-                query.batch(0, *lines)
+                query.batch(0, *as_lines(batch))
                 query.restart()
-            assert queries[0].view == queries[1].view, f"{seed}: {batch}"
+            assert queries[0].view == queries[1].view, batch
         for query in queries:
             query.end()
-        assert queries[0].view == queries[1].view, seed
+        assert queries[0].view == queries[1].view
 
 
 def test_what_is_corrected_is_no_append_stream(tmp_path: Path) -> None:

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.layout import Layout
-from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.join.input import Side
 from rowkind.operators.temporal_join.lookup import LookupJoin, LookupJoinSpec
 from tests import changelogs
-from tests.changelogs import Change, Row, fold, net, pack
+from tests.changelogs import Change, Row, pack
 from tests.oracle.inputs import TABLES, Input, Materialised
+from tests.oracle.trials import Work, trials
 from tests.seeds import seeds
 
 PAD: Row = (None, None, None)
@@ -86,25 +85,14 @@ def test_a_left_row_keeps_what_it_met_when_it_came(
 ) -> None:
     """Folding the output after each batch gives the definition, and of rows that only come nothing is kept."""
     sides = [Input("multiset", by_seq=True), Input(layout, by_seq=True)]
-    for number in seeds(40):
-        seed = f"lookup, {layout}, {padded}, {only_comes}, {number}"
-        print(f"seed '{seed}'")
-        generator = random.Random(seed)
-        hashed = generator.choice(changelogs.HASHES)
+    for trial in trials(f"lookup, {layout}, {padded}, {only_comes}", seeds(40), monkeypatch):
+        hashed = trial.generator.choice(changelogs.HASHES)
         right = Side(layout, by_seq=True, counts_unmatched=False)
-        operator = LookupJoin(
-            LookupJoinSpec(right, pack(PAD) if padded else None, left_by_seq=True, left_only_comes=only_comes)
-        )
-        stores = {name: MemoryStore() for name in operator.arrangements}
-        assert ("left" in stores) != only_comes
-        definition, view = Definition(Materialised(sides[1]), sides[1].table.key[0]), Counter[Row]()
-        with monkeypatch.context() as patch:
-            patch.setattr(segment, "SEGMENT_ROWS", 3)
-            patch.setattr(compaction, "SMALL_RUN", 2)
-            for batch in changelog(generator, only_comes=only_comes):
-                definition.apply(batch)
-                output = operator.process(changelogs.packed(batch, [of.table for of in sides], hashed), stores, 0)
-                fold(view, output.rows)
-                assert +view == definition.result(padded=padded), (seed, batch)
-                assert net(output.rows), (seed, batch)
-                assert not len(output.unmatched), (seed, batch)
+        pad = pack(PAD) if padded else None
+        work = Work(LookupJoin(LookupJoinSpec(right, pad, left_by_seq=True, left_only_comes=only_comes)))
+        assert ("left" in work.stores) != only_comes
+        definition = Definition(Materialised(sides[1]), sides[1].table.key[0])
+        for batch in changelog(trial.generator, only_comes=only_comes):
+            definition.apply(batch)
+            output = work.process(changelogs.packed(batch, [of.table for of in sides], hashed))
+            assert work.differs(output, 0, definition.result(padded=padded)) is None, batch

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from rowkind.operators.aggregate import endings
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.service.plan.passes import delay_until_final
-from tests.clocked import Line
+from tests.oracle.cuts import Change, as_lines, as_rows, drawn
 from tests.oracle.test_time_oracle import (
     DELAY,
     FORMS,
@@ -24,15 +23,11 @@ from tests.oracle.test_time_oracle import (
     START,
     Model,
     SessionModel,
-    as_json,
-    as_rows,
     changes_of,
     kept,
     running,
 )
 from tests.seeds import seeds
-
-Change = tuple[str, int, tuple[int, int, int, datetime]]
 
 KINDS = {"tumble": 200, "hop": 160, "panes": 30, "cumulate": 160}
 """Forms of windows, and how many changes are in some hundred of them."""
@@ -51,11 +46,6 @@ def groups_of(model: Model, until: datetime | None = None) -> Counter[tuple[Any,
             counts[k, begin, end] += there
             sums[k, begin, end] += v * there
     return Counter((*group, n, sums[group]) for group, n in counts.items() if n)
-
-
-def as_lines(changes: list[Change]) -> Iterator[Line]:
-    """The changes as lines of a file."""
-    return ((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in changes)
 
 
 @pytest.mark.parametrize("emit", ["changes", "final"])
@@ -95,10 +85,7 @@ def test_windows_that_end_at_once_go_out_batch_by_batch(
 ) -> None:
     """One row passes all: a few go with each batch, each once, over restarts and beside rows that come too late."""
     monkeypatch.setattr(delay_until_final, "AT_ONCE", FEW)
-    for number in seeds():
-        seed = f"{windows} {mode} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"{windows} {mode}", seeds()):
         sql, model = SQL.format(a=FORMS[windows].format("a")), Model(windows, delay=HOUR)
         query = running(tmp_path, mode, sql, "mode: retract, emit: final", "delay: 1h")
         changes = [each for each in changes_of(dice, mode, KINDS[windows]) if each[0] == "a"]
@@ -114,7 +101,7 @@ def test_windows_that_end_at_once_go_out_batch_by_batch(
             query.restart()
         expected = groups_of(model, model.watermark(["a"]))
         assert len(expected) > 6 * FEW, "there are many more than go in one batch"
-        assert sum(query.view.values()) <= 2 * FEW * len(batches), seed
+        assert sum(query.view.values()) <= 2 * FEW * len(batches)
         while query.view.total() < expected.total():
             before = as_rows(query)
             query.batch(0)
@@ -122,14 +109,14 @@ def test_windows_that_end_at_once_go_out_batch_by_batch(
             new = as_rows(query) - before
             came += 1
             assert not before - as_rows(query), "what is out stays"
-            assert 0 < new.total() < 2 * FEW, seed
+            assert 0 < new.total() < 2 * FEW
             assert not before or max(row[2] for row in before) <= min(row[2] for row in new), "the earlier ones first"
-        assert as_rows(query) == expected, seed
-        assert came > 1, seed
+        assert as_rows(query) == expected
+        assert came > 1
         query.batch(0)
         assert as_rows(query) == expected, "no more goes"
         query.end()
-        assert as_rows(query) == groups_of(model), seed
+        assert as_rows(query) == groups_of(model)
 
 
 @pytest.mark.parametrize("emit", ["changes", "final"])
@@ -140,10 +127,7 @@ def test_sessions_that_end_at_once_are_let_go_of_batch_by_batch(
     """A few with each batch, until nothing is kept of them; the result is right all along, with restarts."""
     monkeypatch.setattr(endings, "_AT_ONCE", FEW)
     monkeypatch.setattr(delay_until_final, "AT_ONCE", FEW)
-    for number in seeds():
-        seed = f"{mode} {emit} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"{mode} {emit}", seeds()):
         query = running(tmp_path, mode, SESSIONS["flink"], f"mode: retract, emit: {emit}", "delay: 1h")
         model = SessionModel(delay=HOUR)
         changes = [each for each in changes_of(dice, mode, 250) if each[0] == "a"]
@@ -157,13 +141,13 @@ def test_sessions_that_end_at_once_are_let_go_of_batch_by_batch(
             model.batch(batch)
             there.append(kept(query))
             if emit == "changes":
-                assert as_rows(query) == model.result(final=False), seed
+                assert as_rows(query) == model.result(final=False)
             else:
-                assert not as_rows(query) - model.result(final=True), seed
+                assert not as_rows(query) - model.result(final=True)
         groups = [sum(count for name, count in each.items() if name.endswith(".groups")) for each in there]
         assert groups[0] > 4 * FEW, "there are many more than go in one batch"
-        assert all(before - after < 2 * FEW for before, after in itertools.pairwise(groups)), (seed, groups)
-        assert max(there[-1].values()) <= FEW, (seed, there[-1])
-        assert as_rows(query) == model.result(final=emit == "final"), seed
+        assert all(before - after < 2 * FEW for before, after in itertools.pairwise(groups)), groups
+        assert max(there[-1].values()) <= FEW, there[-1]
+        assert as_rows(query) == model.result(final=emit == "final")
         query.end()
-        assert as_rows(query) == model.result(final=False), seed
+        assert as_rows(query) == model.result(final=False)

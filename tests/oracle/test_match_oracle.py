@@ -17,8 +17,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rowkind.operators.arrangement import compaction, segment
-from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, binary
@@ -26,8 +24,8 @@ from rowkind.operators.columns.rowtime import END
 from rowkind.operators.match.recognize import MatchRecognize
 from tests import changelogs
 from tests.changelogs import Row, changed, pack
-from tests.oracle.findings import finding, operating
 from tests.oracle.row_patterns import UNIT, Definition, Sought, sought
+from tests.oracle.trials import Work, finding, trials
 from tests.seeds import seeds
 
 Arrived = tuple[int, Row]
@@ -39,19 +37,12 @@ Timed = tuple[int, list[Arrived]]
 
 def test_what_is_decided_has_come_out_after_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The output after each batch is the definition's over the rows that the watermark has passed."""
-    for number in seeds(400):
-        seed = f"match, {number}"
-        print(f"seed '{seed}'")
-        generator = random.Random(seed)
-        of, hashed = sought(generator), generator.choice(changelogs.HASHES)
-        batches = _batches(generator)
-        rows = generator.choice([3, segment.SEGMENT_ROWS])
-        with monkeypatch.context() as patch:
-            patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SMALL_RUN", 2)
-            most = generator.choice([1, 4, of.spec.most])
-            found = _difference(of, most, hashed, batches)
-        assert found is None, f"seed '{seed}'\n{of}\n{most} at once\n{batches}\n{found}"
+    for trial in trials("match", seeds(400), monkeypatch):
+        of, hashed = sought(trial.generator), trial.generator.choice(changelogs.HASHES)
+        batches = _batches(trial.generator)
+        most = trial.generator.choice([1, 4, of.spec.most])
+        found = _difference(of, most, hashed, batches)
+        assert found is None, f"seed '{trial.seed}'\n{of}\n{most} at once\n{batches}\n{found}"
 
 
 def _batches(generator: random.Random) -> list[Timed]:
@@ -93,19 +84,15 @@ def columns(rows: Sequence[Arrived], hashed: changelogs.Hash) -> Batch:
 @finding
 def _difference(of: Sought, most: int, hashed: changelogs.Hash, batches: Sequence[Timed]) -> str | None:
     """What is wrong with the operator on these batches; None if nothing is."""
-    operator = MatchRecognize(replace(of.spec, most=most))
-    stores = {name: MemoryStore() for name in operator.arrangements}
+    work = Work(MatchRecognize(replace(of.spec, most=most)))
     every: dict[int | None, list[Arrived]] = defaultdict(list)
-    view = Counter[Row]()
-    for number, (now, rows) in enumerate(batches):
+    for now, rows in batches:
         for seq, row in rows:
             every[row[1]].append((seq, row))
-        with operating(number):
-            output = operator.process(columns(rows, hashed), stores, now)
+        output = work.process(columns(rows, hashed), now)
         step = changed(output.rows)
         if any(count < 0 for count in step.values()):
-            return f"batch {number} takes back {step}"
-        view += step
+            return f"batch {work.number} takes back {step}"
         expected, kept = Counter[Row](), 0
         for own in every.values():
             passed = [each for each in own if UNIT * (each[1][3] or 0) <= 1000 * now]
@@ -114,8 +101,8 @@ def _difference(of: Sought, most: int, hashed: changelogs.Hash, batches: Sequenc
             defined = Definition(of, [row for _, row in passed], None if now == END else 1000 * now).run()
             kept += defined.undecided
             expected += Counter(defined.result())
-        if view != expected:
-            return f"after batch {number}: {dict(view)}, expected {dict(expected)}"
+        if wrong := work.differs_from(expected):
+            return wrong
         if (now == END or not kept) and output.state.rows and of.within is None and not of.spec.numbered:
-            return f"{output.state.rows} rows are kept after batch {number}, where none is needed"
+            return f"{output.state.rows} rows are kept after batch {work.number}, where none is needed"
     return None

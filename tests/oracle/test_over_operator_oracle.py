@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import functools
 import random
-from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 
-from rowkind.operators.arrangement import compaction, segment
-from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.over.framing import Frame
 from rowkind.operators.over.given import OverCall
 from rowkind.operators.over.over import Over
 from tests import changelogs
-from tests.changelogs import Change, Row, changed, fold, net, show
-from tests.oracle.findings import finding, operating
-from tests.oracle.inputs import Batches, random_batches, shrink
+from tests.changelogs import Change, Row
+from tests.oracle.inputs import Batches, random_batches
 from tests.oracle.overs import Arrived, OverInput, call, over, spec
+from tests.oracle.trials import Work, finding, trials
 from tests.seeds import seeds
 
 ALL = Frame("rows", None, 0)
@@ -73,20 +70,11 @@ def test_the_results_are_those_of_the_definition_after_every_batch(
     by_seq: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Folding the output after each batch gives every row with its results."""
-    for number in seeds(60):
-        seed = f"over, {by_seq}, {number}"
-        print(f"seed '{seed}'")
-        generator = random.Random(seed)
-        of = OverInput("multiset", by_seq=by_seq, hashed=generator.choice(changelogs.HASHES))
-        rows = generator.choice([3, segment.SEGMENT_ROWS])
-        with monkeypatch.context() as patch:
-            patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SMALL_RUN", 2)
-            batches = random_batches([of], seed, batches=10, changes=generator.choice([3, 15]))
-            difference = functools.partial(_difference, of, calls_of(generator))
-            if difference(batches) is not None:
-                least = shrink(batches, lambda smaller: difference(smaller) is not None)  # noqa: B023 - called at once
-                pytest.fail(f"seed '{seed}'\n{difference.args[1]}\n{show(least)}\n{difference(least)}")
+    for trial in trials(f"over, {by_seq}", seeds(60), monkeypatch):
+        of = OverInput("multiset", by_seq=by_seq, hashed=trial.generator.choice(changelogs.HASHES))
+        batches = random_batches([of], trial.seed, batches=10, changes=trial.generator.choice([3, 15]))
+        calls = calls_of(trial.generator)
+        trial.check(functools.partial(_difference, of, calls), batches, calls)
 
 
 def test_long_partitions_are_read_in_pieces() -> None:
@@ -112,21 +100,12 @@ def test_long_partitions_are_read_in_pieces() -> None:
 @finding
 def _difference(of: OverInput, calls: Sequence[OverCall], batches: Batches) -> str | None:
     """What is wrong with the operator on these batches; None if nothing is."""
-    operator, view = Over(spec(calls, of)), Counter[Row]()
-    stores = {name: MemoryStore() for name in operator.arrangements}
+    work = Work(Over(spec(calls, of)))
     rows: list[Arrived] = []
-    for number, batch in enumerate(batches):
+    for batch in batches:
         unmatched = _apply(of, rows, batch)
-        with operating(number):
-            output = operator.process(of.columns(batch), stores, 0)
-            fold(view, output.rows)
-        expected = over(rows, calls)
-        if +view != expected:
-            return f"after batch {number}: {dict(view - expected)}, expected {dict(expected - view)}"
-        if not net(output.rows):
-            return f"batch {number} emits what cancels: {dict(changed(output.rows))}"
-        if len(output.unmatched) != unmatched:
-            return f"batch {number}: {len(output.unmatched)} unmatched, expected {unmatched}"
+        if wrong := work.differs(work.process(of.columns(batch)), unmatched, over(rows, calls)):
+            return wrong
     return None
 
 
@@ -149,8 +128,7 @@ def _apply(of: OverInput, rows: list[Arrived], batch: Sequence[Change]) -> int:
 def test_what_expires_stays_in_what_rows_carry(frame: Frame) -> None:
     """A row that comes goes on from the last row that is alive, however many before it are gone."""
     of = OverInput("multiset", by_seq=True)
-    operator = Over(spec([call("sum", frame), call("row_number", ALL)], of, ttl_ms=5))
-    stores, view = {name: MemoryStore() for name in operator.arrangements}, Counter[Row]()
+    work = Work(Over(spec([call("sum", frame), call("row_number", ALL)], of, ttl_ms=5)))
     for seq, now in enumerate((0, 3, 6, 7, 20)):
-        fold(view, operator.process(of.columns([Change(0, RowKind.INSERT, (0, 1, seq + 1), seq)]), stores, now).rows)
-    assert {row[2]: row[3:] for row in +view} == {1: (1, 1), 2: (3, 2), 3: (6, 3), 4: (10, 4), 5: (5, 1)}
+        work.process(of.columns([Change(0, RowKind.INSERT, (0, 1, seq + 1), seq)]), now)
+    assert {row[2]: row[3:] for row in work.view} == {1: (1, 1), 2: (3, 2), 3: (6, 3), 4: (10, 4), 5: (5, 1)}

@@ -6,19 +6,16 @@ time must be told apart, DuckDB is given the arrival as a last column of the ord
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.answers import answer
-from tests.clocked import Clocked, job_of
-from tests.oracle.test_time_oracle import as_rows
+from tests.oracle.cuts import Change, Row, as_lines, as_rows, cut, drawn, query_of
 from tests.seeds import seeds
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -75,15 +72,13 @@ QUERIES = {
     "{proctime}) AS before FROM a",
 }
 
-Row = tuple[Any, ...]
 
-
-def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[int, Row]]:
+def changes_of(dice: random.Random, mode: str, count: int) -> list[Change]:
     """Changes of rows: mostly later than those before, often not, a third of them taken back."""
-    now, live, found = START, list[Row](), list[tuple[int, Row]]()
+    now, live, found = START, list[Row](), list[Change]()
     for id_ in range(count):
         if mode == "retract" and live and dice.random() < 0.35:
-            found.append((-1, live.pop(dice.randrange(len(live)))))
+            found.append(("a", -1, live.pop(dice.randrange(len(live)))))
             continue
         now += timedelta(seconds=dice.choice((0, 0, 1, 2)))
         ts = now - timedelta(seconds=dice.choice((0, 0, 0, 1, 3, 8)))
@@ -97,26 +92,8 @@ def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[int, Ro
             dice.choice(("a", "bc", "", None)),
         )
         live.append(row)
-        found.append((1, row))
+        found.append(("a", 1, row))
     return found
-
-
-def running(folder: Path, mode: str, sql: str) -> Clocked:
-    """The query over one table."""
-    columns = "{id: BIGINT NOT NULL, k: BIGINT, v: BIGINT, d: DOUBLE, m: 'DECIMAL(10,2)', ts: TIMESTAMP, t: STRING}"
-    return Clocked.of(
-        job_of(
-            folder,
-            f"job: j\ntables:\n  a: {{topic: a, mode: {mode}, columns: {columns}}}\n"
-            f"sinks:\n  result: {{topic: r, mode: retract, sql: {json.dumps(sql)}}}\n",
-        )
-    )
-
-
-def as_json(row: Row) -> dict[str, Any]:
-    """A row as a line of a file has it."""
-    values = (each.isoformat() if isinstance(each, datetime) else each for each in row)
-    return dict(zip(COLUMNS, values, strict=True))
 
 
 def expected(sql: str, rows: list[tuple[int, Row]]) -> list[Row]:
@@ -130,22 +107,19 @@ def expected(sql: str, rows: list[tuple[int, Row]]) -> list[Row]:
 @pytest.mark.parametrize("name", QUERIES)
 def test_results_are_sql_over_the_rows_that_are_there(tmp_path: Path, name: str, mode: str) -> None:
     """After every batch, however the changes are cut, with restarts in between."""
-    for number in seeds():
-        seed = f"{name} {mode} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
-        query = running(tmp_path, mode, QUERIES[name].format(arrival="", proctime="PROCTIME()"))
-        rest, there, arrival = changes_of(dice, mode, 40), list[tuple[int, Row]](), 0
-        while rest:
-            size = dice.choice((1, 4, 9, 15))
-            batch, rest = rest[:size], rest[size:]
-            query.batch(0, *(("a", "+I" if sign > 0 else "-D", as_json(row)) for sign, row in batch))
+    columns = "{id: BIGINT NOT NULL, k: BIGINT, v: BIGINT, d: DOUBLE, m: 'DECIMAL(10,2)', ts: TIMESTAMP, t: STRING}"
+    sql = QUERIES[name].format(arrival=", arrival", proctime="arrival")
+    for dice in drawn(f"{name} {mode}", seeds()):
+        own = QUERIES[name].format(arrival="", proctime="PROCTIME()")
+        query = query_of(tmp_path, own, "mode: retract", {"a": f"mode: {mode}, columns: {columns}"})
+        there, arrival = list[tuple[int, Row]](), 0
+        for batch in cut(dice, changes_of(dice, mode, 40), (1, 4, 9, 15)):
+            query.batch(0, *as_lines(batch, COLUMNS))
             query.restart()
-            for sign, row in batch:
+            for _, sign, row in batch:
                 arrival += 1
                 if sign > 0:
                     there.append((arrival, row))
                 else:
                     there = [each for each in there if each[1] != row]
-            sql = QUERIES[name].format(arrival=", arrival", proctime="arrival")
-            assert as_rows(query) == Counter(expected(sql, there)), f"{seed}: {batch}"
+            assert as_rows(query) == Counter(expected(sql, there)), batch

@@ -4,24 +4,21 @@ Each case is a random changelog over a function, a range, a strategy, a directio
 values, so that there are ties, NULLs and duplicates; with strong and weak hashes, order keys that share their code,
 and segments of a few rows. DuckDB numbers the folded input of all batches at once, by batch number. These tests see
 wrong rows or numbers in any batch, rows taken back that are not there, output that is not net, and retractions
-wrongly (not) counted as unmatched. A failing case is shrunk and printed.
+wrongly (not) counted as unmatched.
 """
 
 from __future__ import annotations
 
 import functools
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import duckdb
-import pyarrow as pa
 import pytest
 
-from rowkind.operators.arrangement import compaction, prefix_scan, segment
-from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.arrangement import compaction, prefix_scan
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
@@ -30,9 +27,7 @@ from rowkind.operators.rank import rank
 from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
 from rowkind.operators.rank.ranking import RankFunction, Ranking
 from tests import changelogs
-from tests.changelogs import Row, fold, net, show
-from tests.oracle.findings import finding, operating, views_differ
-from tests.oracle.inputs import Batches, shrink
+from tests.oracle.inputs import Batches
 from tests.oracle.naive_join import NaiveSide
 from tests.oracle.ranked import (
     CONDITIONS,
@@ -44,6 +39,7 @@ from tests.oracle.ranked import (
     numbered,
     partition_bound,
 )
+from tests.oracle.trials import Table, Work, finding, registered, trials, views_differ, views_of
 from tests.seeds import seeds
 
 CASES_EACH = seeds(15)
@@ -105,12 +101,6 @@ class Case:
             order.append("seq" if self.rank.ranking.ties == "earliest first" else "seq DESC")
         by = f"ORDER BY {', '.join(order)}" if order else "ORDER BY 1"
         return f"{function}() OVER (PARTITION BY batch, k {by})"
-
-
-@pytest.fixture(scope="module")
-def database() -> duckdb.DuckDBPyConnection:
-    """One connection, one thread: the tables are tiny."""
-    return duckdb.connect(config={"threads": 1})
 
 
 @pytest.mark.parametrize(("function", "strategy"), FUNCTIONS)
@@ -210,59 +200,32 @@ def _run(
     cases: Iterable[int],
     new: Callable[[random.Random], Case],
 ) -> None:
-    for number in cases:
-        seed = f"{name}, {number}"
-        generator = random.Random(seed)
-        case = new(generator)
-        rows = generator.choice([3, segment.SEGMENT_ROWS])
-        with monkeypatch.context() as patch:
-            patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SMALL_RUN", 2)
-            patch.setattr(compaction, "MOST_IN_VAIN", generator.choice([0, compaction.MOST_IN_VAIN]))
-            patch.setattr(contenders, "WORTH", generator.choice([contenders.WORTH, float("inf")]))
-            patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
-            patch.setattr(prefix_scan, "MANY", generator.choice([0, 1, prefix_scan.MANY]))
-            batches = changelog(case.rank, case.of, seed, 8, 14)
-            if _difference(database, case, batches) is not None:
-                least = shrink(batches, functools.partial(_fails, database, case))
-                pytest.fail(f"seed '{seed}', {case}\n{show(least)}\n{_difference(database, case, least)}")
-
-
-def _fails(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> bool:
-    return _difference(database, case, batches) is not None
+    whole = compaction.MOST_IN_VAIN, contenders.WORTH, prefix_scan.MANY
+    for trial in trials(name, cases, monkeypatch):
+        generator, case = trial.generator, new(trial.generator)
+        monkeypatch.setattr(compaction, "MOST_IN_VAIN", generator.choice([0, whole[0]]))
+        monkeypatch.setattr(contenders, "WORTH", generator.choice([whole[1], float("inf")]))
+        monkeypatch.setattr(rank, "MARGIN", generator.choice([0, 1]))
+        monkeypatch.setattr(prefix_scan, "MANY", generator.choice([0, 1, whole[2]]))
+        batches = changelog(case.rank, case.of, trial.seed, 8, 14)
+        trial.check(functools.partial(_difference, database, case), batches, case)
 
 
 @finding
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
     """What is wrong with the operator on these batches; None if nothing is."""
-    stores = {name: MemoryStore() for name in case.operator.arrangements}
-    folded = NaiveSide(case.of, None)
-    table: list[tuple[int | None, ...]] = []
-    view: Counter[Row] = Counter()
-    views = []
+    work, folded, table, views = Work(case.operator), NaiveSide(case.of, None), Table(), []
     for number, batch in enumerate(batches):
-        with operating(number):
-            output = case.operator.process(case.sent(case.of.columns(batch)), stores, now=number)
-            fold(view, output.rows)
-        if not net(output.rows):
-            return f"batch {number} emits and takes back the same row"
+        output = work.process(case.sent(case.of.columns(batch)), number)
         before = len(folded.stored)
         folded.apply(batch, number)
         matched = before + sum(change.sign > 0 for change in batch) - len(folded.stored)
         unmatched = sum(change.sign < 0 for change in batch) - matched
-        if case.rank.strategy != "improving" and len(output.unmatched) != unmatched:
-            return f"batch {number}: unmatched {output.unmatched.seq.tolist()}, expected {unmatched} in number"
-        views.append(view.copy())
+        if case.rank.strategy == "improving":
+            unmatched = len(output.unmatched)
+        if wrong := work.differs(output, unmatched):
+            return wrong
+        views.append(work.view.copy())
         table += [(number, one.seq, *one.row) for one in folded.stored]
-    return views_differ(views, _sql(database, case.sql, table))
-
-
-def _sql(database: duckdb.DuckDBPyConnection, sql: str, table: list[tuple[int | None, ...]]) -> dict[int, Counter[Row]]:
-    """The view after each batch, as DuckDB computes it."""
-    columns = ("batch", "seq", "id", "k", "v")
-    arrays = [pa.array([row[at] for row in table], pa.int64()) for at in range(len(columns))]
-    database.register("t", pa.table(dict(zip(columns, arrays, strict=True))))
-    views: dict[int, Counter[Row]] = {}
-    for number, *row in database.sql(sql).fetchall():
-        views.setdefault(number, Counter())[tuple(row)] += 1
-    return views
+    registered(database, "t", table, "seq", "id", "k", "v")
+    return views_differ(views, views_of(database.sql(case.sql).fetchall()))

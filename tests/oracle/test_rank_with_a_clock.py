@@ -8,44 +8,30 @@ or not long enough.
 from __future__ import annotations
 
 import functools
-import random
-from collections import Counter
-from dataclasses import dataclass
 
 import pytest
 
-from rowkind.operators.arrangement import compaction, prefix_scan, segment
-from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.arrangement import compaction, prefix_scan
 from rowkind.operators.rank import rank
 from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
 from rowkind.operators.rank.ranking import RankFunction, Ranking, Ties
-from tests.changelogs import Row, fold, show
-from tests.oracle.findings import changes_differ, finding, operating
-from tests.oracle.inputs import Batches, shrink, times, with_refreshes
+from tests.oracle.inputs import Batches, with_refreshes
 from tests.oracle.naive_join import NaiveSide
 from tests.oracle.ranked import CONDITIONS, Admits, NaiveRank, RankInput, changelog, identity, numbered
+from tests.oracle.trials import Work, changes_differ, finding, timed, trials
 from tests.seeds import seeds
 
-CASES_EACH = seeds(8)
 STRATEGIES: tuple[Strategy, ...] = ("append", "improving", "retract")
 FUNCTIONS: tuple[RankFunction, ...] = ("row_number", "rank", "dense_rank")
 TIES: tuple[Ties, ...] = ("earliest first", "latest first")
 
 
-@dataclass(frozen=True)
-class Case:
-    """What is computed of which input."""
-
-    spec: RankSpec
-    of: RankInput
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_each_batch_emits_is_what_the_definition_says(strategy: Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch emits the changes and refreshes that the naive rank does, and no row goes that is not there."""
-    for number in CASES_EACH:
-        seed = f"clock, {strategy}, {number}"
-        generator = random.Random(seed)
+    most_in_vain, many = compaction.MOST_IN_VAIN, prefix_scan.MANY
+    for trial in trials(f"clock, {strategy}", seeds(8), monkeypatch, least_rows=2):
+        generator = trial.generator
         of = RankInput(
             "unique key" if strategy == "improving" else "multiset",
             by_seq=generator.random() < 0.5,
@@ -78,41 +64,24 @@ def test_what_each_batch_emits_is_what_the_definition_says(strategy: Strategy, m
             by_seq=of.by_seq,
             refreshes=generator.random() < 0.7,
         )
-        with monkeypatch.context() as patch:
-            rows = generator.choice([2, segment.SEGMENT_ROWS])
-            patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(compaction, "SMALL_RUN", 2)
-            patch.setattr(compaction, "MOST_IN_VAIN", generator.choice([0, compaction.MOST_IN_VAIN]))
-            patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
-            patch.setattr(prefix_scan, "MANY", generator.choice([0, 1, prefix_scan.MANY]))
-            batches = changelog(spec, of, seed, 14, 6)
-            if spec.refreshes:
-                batches = with_refreshes(batches, seed)
-            case = Case(spec, of)
-            if _difference(case, batches) is not None:
-                least = shrink(batches, functools.partial(_fails, case))
-                pytest.fail(f"seed '{seed}', {case}\n{show(least)}\n{_difference(case, least)}")
-
-
-def _fails(case: Case, batches: Batches) -> bool:
-    return _difference(case, batches) is not None
+        monkeypatch.setattr(compaction, "MOST_IN_VAIN", generator.choice([0, most_in_vain]))
+        monkeypatch.setattr(rank, "MARGIN", generator.choice([0, 1]))
+        monkeypatch.setattr(prefix_scan, "MANY", generator.choice([0, 1, many]))
+        batches = changelog(spec, of, trial.seed, 14, 6)
+        if spec.refreshes:
+            batches = with_refreshes(batches, trial.seed)
+        trial.check(functools.partial(_difference, spec, of), batches, spec, of)
 
 
 @finding
-def _difference(case: Case, batches: Batches) -> str | None:
+def _difference(spec: RankSpec, of: RankInput, batches: Batches) -> str | None:
     """What is wrong with the rank on these batches, whose times depend on their number alone; None if nothing is."""
-    operator, naive = Rank(case.spec), NaiveRank(case.spec, case.of, NaiveSide(case.of, case.spec.ttl_ms))
-    stores = {name: MemoryStore() for name in operator.arrangements}
-    view: Counter[Row] = Counter()
-    now = 0
-    for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
-        expected = naive.process(batch, now)
-        with operating(number):
-            output = operator.process(case.of.columns(batch), stores, now)
-            fold(view, output.rows)
-        refreshes = expected.refreshed if case.spec.refreshes else None
-        if wrong := changes_differ(number, output.emitted, expected.net, refreshes):
+    work, naive, now = Work(Rank(spec)), NaiveRank(spec, of, NaiveSide(of, spec.ttl_ms)), 0
+    for now, batch in timed(batches):
+        steps = naive.process(batch, now)
+        output = work.process(of.columns(batch), now)
+        if wrong := changes_differ(work.number, output.emitted, steps, refreshes=spec.refreshes):
             return wrong
-    assert case.spec.ttl_ms is not None
-    operator.process(case.of.columns([]), stores, now + case.spec.ttl_ms)
-    return "blobs are left although all rows have expired" if any(list(store) for store in stores.values()) else None
+    assert spec.ttl_ms is not None
+    work.process(of.columns([]), now + spec.ttl_ms)
+    return "blobs are left although all rows have expired" if work.blobs else None

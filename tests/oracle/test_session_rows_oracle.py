@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.answers import answer
 from tests.clocked import Clocked
+from tests.oracle.cuts import Change, Row, agrees, as_json, as_lines, as_rows, cut, drawn
 from tests.oracle.test_time_oracle import (
     BEGINNING,
     FULL,
@@ -28,8 +28,6 @@ from tests.oracle.test_time_oracle import (
     START,
     TOP,
     SessionModel,
-    as_json,
-    as_rows,
     changes_of,
     running,
 )
@@ -76,7 +74,7 @@ class Model:
 
     of: dict[str, SessionModel]
 
-    def batch(self, changes: Sequence[tuple[str, int, tuple[Any, ...]]]) -> None:
+    def batch(self, changes: Sequence[Change]) -> None:
         """Take in a batch."""
         for sessions in self.of.values():
             sessions.batch(changes)
@@ -85,7 +83,7 @@ class Model:
         """That of these tables together."""
         return min(self.of[name].watermark for name in tables)
 
-    def query(self, sql: str, until: datetime | None = None) -> Counter[tuple[Any, ...]]:
+    def query(self, sql: str, until: datetime | None = None) -> Counter[Row]:
         """What the query is over rows of sessions, of those that end before that."""
         columns = (
             "id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, window_start TIMESTAMPTZ, window_end TIMESTAMPTZ, "
@@ -98,7 +96,7 @@ class Model:
         return Counter(answer(sql, there))
 
 
-def windows(model: SessionModel) -> list[tuple[Any, ...]]:
+def windows(model: SessionModel) -> list[Row]:
     """The rows of all sessions, each with when its session begins and ends, and the ms before that."""
     found = []
     for session in (*model.ended, *model.open()):
@@ -112,12 +110,10 @@ def windows(model: SessionModel) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("name", CASES)
 def test_rows_of_sessions_are_sql_over_what_is_not_late(tmp_path: Path, name: str, mode: str, emit: str) -> None:
     """After every batch, however the changes are cut, with restarts, and in the end of time."""
-    for number in seeds():
-        seed = f"{name} {mode} {emit} {number}"
-        print(f"seed '{seed}'")
+    for dice in drawn(f"{name} {mode} {emit}", seeds()):
         query = started(tmp_path, CASES[name], mode, f"mode: retract, emit: {emit}")
         model = Model({each: SessionModel(table=each) for each in "ab"})
-        agrees(query, model, name, seed, mode=mode, emit=emit)
+        compare(query, model, name, dice, mode=mode, emit=emit)
 
 
 @pytest.mark.parametrize("emit", ["changes", "final"])
@@ -127,12 +123,10 @@ def test_rows_that_may_be_late_correct_sessions_that_have_ended(
     tmp_path: Path, name: str, mode: str, emit: str
 ) -> None:
     """As long as they are allowed; what is final is so at the watermark."""
-    for number in seeds():
-        seed = f"late {name} {mode} {emit} {number}"
-        print(f"seed '{seed}'")
+    for dice in drawn(f"late {name} {mode} {emit}", seeds()):
         query = started(tmp_path, CASES[name], mode, f"mode: retract, emit: {emit}", ALLOWED)
         model = Model({each: SessionModel(LATENESS, each) for each in "ab"})
-        agrees(query, model, name, seed, mode=mode, emit=emit)
+        compare(query, model, name, dice, mode=mode, emit=emit)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -141,7 +135,9 @@ def test_an_append_sink_takes_them(tmp_path: Path, name: str) -> None:
     dice = random.Random(name)
     query = started(tmp_path, CASES[name], "append", "mode: append")
     model = Model({each: SessionModel(table=each) for each in "ab"})
-    given(query, model, changes_of(dice, "append", 60))
+    changes = changes_of(dice, "append", 60)
+    query.batch(0, *as_lines(changes))
+    model.batch(changes)
     query.end()
     assert as_rows(query) == model.query(CASES[name].format(a="a", b="b"))
 
@@ -184,41 +180,31 @@ BY_END = TUMBLED.replace("window_time", "window_end")
 def test_windows_of_sessions_take_all_of_them_in(tmp_path: Path, of: str, mode: str) -> None:
     """Also one that has become shorter, and has ended with that before the watermark."""
     oracle = f"SELECT time_bucket(INTERVAL '5 seconds', {of}) + INTERVAL '5 seconds', COUNT(*) FROM a GROUP BY ALL"
-    for number in seeds(3):
-        seed = f"windows of sessions {of} {mode} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"windows of sessions {of} {mode}", seeds(3)):
         query = running(tmp_path, mode, TUMBLED if of == "window_time" else BY_END, "mode: retract, emit: changes")
-        model, rest = Model({"a": SessionModel()}), changes_of(dice, mode, 60)
-        while rest:
-            size = dice.choice((1, 2, 5, 11))
-            batch, rest = rest[:size], rest[size:]
-            given(query, model, [each for each in batch if each[0] == "a"])
-            assert as_rows(query) == model.query(oracle), f"{seed}: {batch}"
+        model = Model({"a": SessionModel()})
+        for batch in cut(dice, changes_of(dice, mode, 60)):
+            given = [each for each in batch if each[0] == "a"]
+            query.batch(0, *as_lines(given))
+            model.batch(given)
+            assert as_rows(query) == model.query(oracle), batch
 
 
-def agrees(query: Clocked, model: Model, name: str, seed: str, *, mode: str, emit: str) -> None:
+def compare(query: Clocked, model: Model, name: str, dice: random.Random, *, mode: str, emit: str) -> None:
     """After every batch of changes the query has what the model has, with restarts, and in the end of time."""
-    tables, dice = ["a", "b"] if "{b}" in CASES[name] else ["a"], random.Random(seed)
+    tables, oracle = ["a", "b"] if "{b}" in CASES[name] else ["a"], CASES[name].format(a="a", b="b")
     short = GAP if mode == "retract" and name not in PLAIN else timedelta()
-    oracle, rest = CASES[name].format(a="a", b="b"), changes_of(dice, mode, 60)
-    while rest:
-        size = dice.choice((1, 2, 5, 11))
-        batch, rest = rest[:size], rest[size:]
-        given(query, model, batch)
-        query.restart()
+
+    def expected(batch: Sequence[Change]) -> Counter[Row]:
+        model.batch(batch)
         until = max(model.watermark(tables), BEGINNING + GAP) - short if emit == "final" else None
-        assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
+        return model.query(oracle, until)
+
+    agrees(query, cut(dice, changes_of(dice, mode, 60)), expected)
     query.end()
-    assert as_rows(query) == model.query(oracle), seed
+    assert as_rows(query) == model.query(oracle)
 
 
 def started(folder: Path, sql: str, mode: str, sink: str, delay: str = "delay: 4s") -> Clocked:
     """The query over sessions of both tables."""
     return running(folder, mode, sql.format(a=SESSION.format("a"), b=SESSION.format("b")), sink, delay)
-
-
-def given(query: Clocked, model: Model, batch: Sequence[tuple[str, int, tuple[Any, ...]]]) -> None:
-    """A batch for the query and the model."""
-    query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
-    model.batch(batch)

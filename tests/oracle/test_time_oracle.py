@@ -9,7 +9,7 @@ time and the gap; what comes then begins another session, however near it is.
 
 from __future__ import annotations
 
-import json
+import functools
 import random
 import re
 from collections import Counter
@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST
 from tests.answers import answer
-from tests.clocked import Clocked, job_of
+from tests.clocked import Clocked
+from tests.oracle.cuts import Change, Row, agrees, as_lines, as_rows, cut, drawn, query_of
 from tests.seeds import seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -94,13 +94,13 @@ class Model:
     delay: timedelta = DELAY
     late: int = 0
     marks: dict[str, datetime] = field(default_factory=dict)
-    accepted: dict[str, Counter[tuple[Any, ...]]] = field(default_factory=lambda: {"a": Counter(), "b": Counter()})
+    accepted: dict[str, Counter[Row]] = field(default_factory=lambda: {"a": Counter(), "b": Counter()})
 
     def watermark(self, tables: Sequence[str]) -> datetime:
         """That of these tables together."""
         return min(self.marks.get(name, BEGINNING) for name in tables)
 
-    def batch(self, changes: Sequence[tuple[str, int, tuple[Any, ...]]], tables: Sequence[str]) -> None:
+    def batch(self, changes: Sequence[Change], tables: Sequence[str]) -> None:
         """Take in a batch; what it moves counts from its end on."""
         before = self.watermark(tables)
         for table, sign, row in changes:
@@ -110,6 +110,11 @@ class Model:
                     self.accepted[table][*row, begin, end] += sign
         for table, _, row in changes:
             self.marks[table] = max(self.marks.get(table, BEGINNING), row[3] - self.delay)
+
+    def after(self, sql: str, tables: Sequence[str], batch: Sequence[Change], *, final: bool) -> Counter[Row]:
+        """What the query is after a batch, where only `final` rows are out those of the windows that have ended."""
+        self.batch(batch, tables)
+        return self.query(sql, self.watermark(tables) if final else None)
 
     def of(self, ts: datetime) -> Iterator[tuple[datetime, datetime]]:
         """The windows that a time is in."""
@@ -135,7 +140,7 @@ class Model:
                     yield first, first + SLIDE
                 yield first, first + SIZE
 
-    def query(self, sql: str, until: datetime | None = None) -> Counter[tuple[Any, ...]]:
+    def query(self, sql: str, until: datetime | None = None) -> Counter[Row]:
         """What the query is over what has been accepted, of the windows that end until then."""
         columns = "id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, window_start TIMESTAMPTZ, window_end TIMESTAMPTZ"
         there = {
@@ -145,10 +150,10 @@ class Model:
         return Counter(answer(sql, there))
 
 
-def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[str, int, tuple[Any, ...]]]:
+def changes_of(dice: random.Random, mode: str, count: int) -> list[Change]:
     """Changes of both tables, out of order by a few seconds, with some that are very late."""
     now, found = START, []
-    live: dict[str, list[tuple[Any, ...]]] = {"a": [], "b": []}
+    live: dict[str, list[Row]] = {"a": [], "b": []}
     for id_ in range(count):
         now += timedelta(seconds=dice.choice((0, 0, 1, 1, 2, 7)))
         table = dice.choice("aab")
@@ -167,12 +172,8 @@ def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[str, in
 def running(folder: Path, mode: str, sql: str, sink: str, delay: str = "delay: 4s") -> Clocked:
     """The query, with watermarks on both tables."""
     columns = "{id: BIGINT NOT NULL, k: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL}"
-    tables = "\n".join(
-        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, watermark: {{column: ts, {delay}}}}}"
-        for name in "ab"
-    )
-    sinks = f"  result: {{topic: r, {sink}, sql: {json.dumps(sql)}}}"
-    return Clocked.of(job_of(folder, f"job: j\ntables:\n{tables}\nsinks:\n{sinks}\n"))
+    table = f"mode: {mode}, columns: {columns}, watermark: {{column: ts, {delay}}}"
+    return query_of(folder, sql, sink, {"a": table, "b": table})
 
 
 CASES = [
@@ -200,27 +201,16 @@ def test_windows_are_sql_over_what_is_not_late(tmp_path: Path, sql: str, windows
     """After every batch, however the changes are cut, restarts in between, and in the end of time."""
     form = FORMS[windows]
     tables = ["a", "b"] if "{b}" in sql else ["a"]
-    for number in seeds():
-        seed = f"{sql} {windows} {mode} {emit} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"{sql} {windows} {mode} {emit}", seeds()):
         query = running(
             tmp_path, mode, sql.format(a=form.format("a"), b=form.format("b")), f"mode: retract, emit: {emit}"
         )
         # DuckDB's has no side.
         model, oracle = Model(windows), re.sub("LEFT (SEMI|ANTI)", r"\1", sql.format(a="a", b="b"))
-        rest = changes_of(dice, mode, 40)
-        while rest:
-            size = dice.choice((1, 2, 5, 11))
-            batch, rest = rest[:size], rest[size:]
-            lines = [(table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch]
-            query.batch(0, *lines)
-            query.restart()
-            model.batch(batch, tables)
-            until = model.watermark(tables) if emit == "final" else None
-            assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
+        expected = functools.partial(model.after, oracle, tables, final=emit == "final")
+        agrees(query, cut(dice, changes_of(dice, mode, 40)), expected)
         query.end()
-        assert as_rows(query) == model.query(oracle), seed
+        assert as_rows(query) == model.query(oracle)
 
 
 GAP = timedelta(seconds=3)
@@ -243,10 +233,10 @@ class SessionModel:
     table: str = "a"
     delay: timedelta = DELAY
     watermark: datetime = BEGINNING
-    ended: list[list[tuple[Any, ...]]] = field(default_factory=list)
-    rows: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    ended: list[list[Row]] = field(default_factory=list)
+    rows: Counter[Row] = field(default_factory=Counter)
 
-    def batch(self, changes: Sequence[tuple[str, int, tuple[Any, ...]]]) -> None:
+    def batch(self, changes: Sequence[Change]) -> None:
         """Take in a batch; what it moves counts from its end on."""
         for session in self.open():
             if session[-1][3] + GAP + self.lateness < self.watermark:
@@ -258,9 +248,9 @@ class SessionModel:
                 self.rows[row] += sign
         self.watermark = max([self.watermark, *(row[3] - self.delay for _, row in own)])
 
-    def open(self) -> list[list[tuple[Any, ...]]]:
+    def open(self) -> list[list[Row]]:
         """The sessions that go on, each with its rows in the order of their times."""
-        found: list[list[tuple[Any, ...]]] = []
+        found: list[list[Row]] = []
         for row in sorted(self.rows.elements(), key=lambda each: (each[1], each[3])):
             if found and found[-1][-1][1] == row[1] and row[3] - found[-1][-1][3] <= GAP:
                 found[-1].append(row)
@@ -268,7 +258,7 @@ class SessionModel:
                 found.append([row])
         return found
 
-    def result(self, *, final: bool) -> Counter[tuple[Any, ...]]:
+    def result(self, *, final: bool) -> Counter[Row]:
         """What the query is over all sessions, or over those that the watermark has passed."""
         sessions = [*self.ended, *self.open()]
         there = [each for each in sessions if not final or each[-1][3] + GAP < self.watermark]
@@ -291,39 +281,29 @@ class SessionModel:
 @pytest.mark.parametrize("spelling", SESSIONS)
 def test_sessions_end_when_the_watermark_passes_them(tmp_path: Path, spelling: str, mode: str, emit: str) -> None:
     """After every batch, however the changes are cut, with restarts; state is only kept of sessions that go on."""
-    for number in seeds():
-        seed = f"{spelling} {mode} {emit} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"{spelling} {mode} {emit}", seeds()):
         query, model = running(tmp_path, mode, SESSIONS[spelling], f"mode: retract, emit: {emit}"), SessionModel()
-        agrees(query, model, dice, changes_of(dice, mode, 60), seed, final=emit == "final")
-        assert query.engine.state["session_1"].rows <= 2 * 3, seed
+        sessions_agree(query, model, dice, changes_of(dice, mode, 60), final=emit == "final")
+        assert query.engine.state["session_1"].rows <= 2 * 3
         query.end()
-        assert as_rows(query) == model.result(final=False), seed
+        assert as_rows(query) == model.result(final=False)
 
 
-def agrees(
-    query: Clocked,
-    model: SessionModel,
-    dice: random.Random,
-    rest: Sequence[tuple[str, int, tuple[Any, ...]]],
-    seed: str,
-    *,
-    final: bool,
+def sessions_agree(
+    query: Clocked, model: SessionModel, dice: random.Random, changes: Sequence[Change], *, final: bool
 ) -> None:
     """After every batch the query has what the model has, with restarts; days later nothing is left of sessions."""
-    while rest:
-        size = dice.choice((1, 2, 5, 11))
-        batch, rest = rest[:size], rest[size:]
-        query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
-        query.restart()
+
+    def expected(batch: Sequence[Change]) -> Counter[Row]:
         model.batch(batch)
-        assert as_rows(query) == model.result(final=final), f"{seed}: {batch}"
+        return model.result(final=final)
+
+    agrees(query, cut(dice, changes), expected)
     for days in (1, 2, 3):
         batch = [("a", 1, (1000 + days, k, days, START + timedelta(days=days))) for k in (1, 2, 3)]
-        query.batch(0, *((table, "+I", as_json(row)) for table, _, row in batch))
+        query.batch(0, *as_lines(batch))
         model.batch(batch)
-    assert max(kept(query).values()) <= 2 * 3 * 3, (seed, kept(query))
+    assert max(kept(query).values()) <= 2 * 3 * 3, kept(query)
 
 
 def kept(query: Clocked) -> dict[str, int]:
@@ -337,20 +317,6 @@ def kept(query: Clocked) -> dict[str, int]:
     return found
 
 
-def as_json(row: tuple[Any, ...]) -> dict[str, Any]:
-    """A row as a line of a file has it."""
-    return dict(zip(("id", "k", "v", "ts"), (*row[:3], row[3].isoformat()), strict=True))
-
-
-def as_rows(query: Clocked) -> Counter[tuple[Any, ...]]:
-    """The result as DuckDB gives it."""
-
-    def value(name: str, each: Any) -> Any:
-        return datetime.fromisoformat(each) if name.startswith(("window", "ts")) and each else each
-
-    return Counter({tuple(value(*each) for each in row): count for row, count in query.view.items() if count})
-
-
 @pytest.mark.parametrize("of", ["w", "window_time(w)"])
 def test_windows_of_windows_are_final(tmp_path: Path, of: str) -> None:
     """A window as a struct, as Spark has it, counts by its last time, and closes the larger one that it is in."""
@@ -358,10 +324,8 @@ def test_windows_of_windows_are_final(tmp_path: Path, of: str) -> None:
         "SELECT window.end AS e, SUM(n) AS n FROM (SELECT window AS w, k, COUNT(*) AS n FROM a "
         f"GROUP BY window(ts, '5 seconds'), k) GROUP BY window({of}, '10 seconds')"
     )
-    columns = "{k: BIGINT, ts: TIMESTAMP}"
-    tables = f"  a: {{topic: a, mode: append, columns: {columns}, watermark: {{column: ts, delay: 4s}}}}\n"
-    sinks = f"  result: {{topic: r, mode: append, sql: {json.dumps(sql)}}}"
-    query = Clocked.of(job_of(tmp_path, f"job: j\ntables:\n{tables}sinks:\n{sinks}\n"))
+    table = "mode: append, columns: {k: BIGINT, ts: TIMESTAMP}, watermark: {column: ts, delay: 4s}"
+    query = query_of(tmp_path, sql, "mode: append", {"a": table})
     times = [START + timedelta(seconds=second) for second in range(26)]
     query.batch(0, *(("a", "+I", {"k": number % 2, "ts": ts.isoformat()}) for number, ts in enumerate(times)))
     ends = {datetime.fromisoformat(row["e"]): row["n"] for row in query.result}

@@ -11,7 +11,6 @@ version begins, or at the mark of its table where it stands, if that is later. W
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,8 @@ import pytest
 
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST
-from tests.clocked import Clocked, job_of
+from tests.clocked import Clocked
+from tests.oracle.cuts import as_json, as_rows, cut, query_of
 from tests.seeds import seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -173,16 +173,14 @@ def changes_of(dice: random.Random, modes: Mapping[str, str], count: int, *, nul
 
 def running(folder: Path, modes: Mapping[str, str], sql: str, sink: str, *, timed: bool) -> Clocked:
     """The query, with watermarks on both tables, or on the right one."""
-    tables = ""
+    tables = {}
     for name, mode in modes.items():
         required = " NOT NULL" if mode in ("upsert", "changelog") else ""
         columns = f"{{id: BIGINT, k: BIGINT{required}, v: BIGINT, ts: TIMESTAMP}}"
         keyed = ", primary_key: [k]" if required else ""
         watermark = ", watermark: {column: ts, delay: 4s}" if timed or required else ""
-        mode_ = "retract" if mode == "changelog" else mode
-        tables += f"  {name}: {{topic: {name}, mode: {mode_}, columns: {columns}{keyed}{watermark}}}\n"
-    sinks = f"  result: {{topic: r, {sink}, sql: {json.dumps(sql)}}}"
-    return Clocked.of(job_of(folder, f"job: j\ntables:\n{tables}sinks:\n{sinks}\n"))
+        tables[name] = f"mode: {'retract' if mode == 'changelog' else mode}, columns: {columns}{keyed}{watermark}"
+    return query_of(folder, sql, sink, tables)
 
 
 COMPARISONS = (">=", ">", "<=", "<")
@@ -197,18 +195,14 @@ def compared(
     dice = random.Random(seed)
     query = running(folder, modes, sql, f"mode: retract, emit: {emit}", timed=timed)
     model = Model(modes["b"] if modes["b"] in ("upsert", "changelog") else None, timed)
-    rest = changes_of(dice, modes, 50, nulls=nulls)
-    while rest:
-        size = dice.choice((1, 2, 5, 11))
-        batch, rest = rest[:size], rest[size:]
+    for batch in cut(dice, changes_of(dice, modes, 50, nulls=nulls)):
         query.batch(0, *(as_line(each, modes) for each in batch))
         query.restart()
         model.batch(batch)
-        until = model.watermark if emit == "final" else None
-        assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
+        assert as_rows(query) == model.query(oracle, model.watermark if emit == "final" else None), batch
     query.end()
     if emit == "changes":
-        assert as_rows(query) == model.query(oracle, None), seed
+        assert as_rows(query) == model.query(oracle, None)
 
 
 @pytest.mark.parametrize("timed", [False, True])
@@ -277,10 +271,7 @@ def test_a_lookup_by_processing_time_is_not_revised(tmp_path: Path, modes: Mappi
         query = running(tmp_path, modes, NOW.format(left=left, also=also), "mode: retract", timed=False)
         there: dict[Any, tuple[Any, ...]] = {}
         met: dict[Any, tuple[Any, ...]] = {}
-        rest = changes_of(dice, modes, 60, nulls=False)
-        while rest:
-            size = dice.choice((1, 2, 5, 11))
-            batch, rest = rest[:size], rest[size:]
+        for batch in cut(dice, changes_of(dice, modes, 60, nulls=False)):
             query.batch(0, *(as_line(each, modes) for each in batch))
             query.restart()
             for _, kind, row in (each for each in batch if each[0] == "b"):
@@ -297,19 +288,18 @@ def test_a_lookup_by_processing_time_is_not_revised(tmp_path: Path, modes: Mappi
                         found = (None,) * 4
                     met[identity] = (row[0], found[0], found[2])
             expected = Counter(row for row in met.values() if left or row[1] is not None)
-            assert as_rows(query) == expected, f"{seed}: {batch}"
+            assert as_rows(query) == expected, batch
 
 
 def test_a_key_with_the_time_in_it_makes_each_row_a_version(tmp_path: Path) -> None:
     """Such a row can be taken away by itself, and the one before it is valid again."""
-    tables = (
-        "  a: {topic: a, mode: append, columns: {id: BIGINT, k: BIGINT, ts: TIMESTAMP}}\n"
-        "  b: {topic: b, mode: upsert, primary_key: [k, ts], watermark: {column: ts}, "
-        "columns: {k: BIGINT NOT NULL, v: BIGINT, ts: TIMESTAMP NOT NULL}}\n"
-    )
+    tables = {
+        "a": "mode: append, columns: {id: BIGINT, k: BIGINT, ts: TIMESTAMP}",
+        "b": "mode: upsert, primary_key: [k, ts], watermark: {column: ts}, "
+        "columns: {k: BIGINT NOT NULL, v: BIGINT, ts: TIMESTAMP NOT NULL}",
+    }
     sql = "SELECT a.id, b.v FROM a LEFT JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k"
-    sinks = f"  result: {{topic: r, mode: retract, sql: {json.dumps(sql)}}}"
-    query = Clocked.of(job_of(tmp_path, f"job: j\ntables:\n{tables}sinks:\n{sinks}\n"))
+    query = query_of(tmp_path, sql, "mode: retract", tables)
     first, second, third = ((START + timedelta(seconds=each)).isoformat() for each in range(3))
     query.batch(0, ("a", "+I", {"id": 1, "k": 1, "ts": third}))
     query.batch(0, *(("b", "+I", {"k": 1, "v": v, "ts": ts}) for v, ts in ((5, first), (6, second))))
@@ -334,17 +324,7 @@ def test_final_rows_of_an_asof_join_come_once(
 def as_line(change: Change, modes: Mapping[str, str]) -> tuple[str, str, dict[str, Any]]:
     """A change as a line of a file has it; an upsert table's deletion has its key only."""
     table, kind, row = change
-    shown = dict(zip(("id", "k", "v", "ts"), (*row[:3], None if row[3] is None else row[3].isoformat()), strict=True))
-    return table, kind, {"k": row[1]} if kind == "-D" and modes[table] == "upsert" else shown
-
-
-def as_rows(query: Clocked) -> Counter[tuple[Any, ...]]:
-    """The result as DuckDB gives it."""
-
-    def value(name: str, each: Any) -> Any:
-        return datetime.fromisoformat(each) if name == "ts" and each else each
-
-    return Counter({tuple(value(*each) for each in row): count for row, count in query.view.items() if count})
+    return table, kind, {"k": row[1]} if kind == "-D" and modes[table] == "upsert" else as_json(row)
 
 
 @pytest.mark.parametrize("compares", ["<=", "<"])

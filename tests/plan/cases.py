@@ -6,9 +6,10 @@ sink: retract | append | upsert (key, …)
 
 SQL, up to a line of dashes
 
-the plan as `rowkind explain --format json` has it, without the sentences; or `refused:` and where in the job
+the outline of the plan (`tests.plan.outline`); or `refused:` and where in the job
 
-How plans and refusals are worded is in two files for all cases (`tests.plan.wording`).
+How plans and refusals are worded is in two files for all cases (`tests.plan.wording`). A few plans are also there as
+the whole JSON document (`tests.plan.documents`).
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.explain.json_document import PROSE
 from rowkind.service.plan.explain.render import render
 from rowkind.service.plan.pipeline import plan
+from tests.plan.outline import outline
 
 FOLDER = Path(__file__).parent / "cases"
 TABLES = Path(__file__).parent / "tables.yaml"
 REFUSED = "refused:"
 _RULE = "-" * 8
-_WIDTH = 120
 _LAST_WORDS = re.compile(r", (?=line \d+, column \d+\n)")
 
 
@@ -81,9 +82,9 @@ class Case:
         return self.expected.startswith(REFUSED)
 
     def outcome(self) -> str:
-        """What the planner makes of it: the plan's document or the place of the refusal."""
+        """What the planner makes of it: the outline of the plan or the place of the refusal."""
         try:
-            return laid_out(self.document())
+            return outline(self.document(), _tables()["tables"])
         except (PlanError, JobError) as error:
             return f"{REFUSED} " + "\n".join(place for place, _ in refusal(error))
 
@@ -146,17 +147,3 @@ def without_prose(value: Any) -> Any:
         case list():
             return [without_prose(each) for each in value]
     return value
-
-
-def laid_out(value: Any, margin: str = "", key: str = "") -> str:
-    """JSON in which a value stands on one line, with its key before it, if that is short enough."""
-    line = json.dumps(value, ensure_ascii=False)
-    if not isinstance(value, dict | list) or len(key) + len(line) <= _WIDTH:
-        return key + line
-    inner = f"{margin}  "
-    if isinstance(value, list):
-        first, last, parts = "[", "]", [laid_out(each, inner) for each in value]
-    else:
-        first, last = "{", "}"
-        parts = [laid_out(each, inner, f"{json.dumps(name)}: ") for name, each in value.items()]
-    return f"{key}{first}\n{inner}{f',{chr(10)}{inner}'.join(parts)}\n{margin}{last}"

@@ -35,6 +35,13 @@ REGISTRY_HOSTS = (
 MACHINE_PATH = re.compile(r"(?<![\w.>/-])/(?:" + "|".join(MACHINE_FOLDERS) + r")/[\w.-]")
 HOST = re.compile("|".join(REGISTRY_HOSTS))
 
+PROCESSES = ("subprocess", "multiprocessing", "pty", "resource", "signal", "mkdocs")
+CLOCK = re.compile(
+    r"time\.(time|monotonic|perf_counter|process_time|sleep|thread_time)(_ns)?|(datetime|date|dt)\.(.*\.)?(now|utcnow|today)"
+    r"|os\.(fork|forkpty|system|popen|exec\w+|spawn\w+|posix_spawnp?|times)"
+)
+"""Modules, and names of modules, that a unit test does not use; this file alone asks git for the tracked files."""
+
 
 def test_every_test_says_in_one_sentence_what_it_shows() -> None:
     """A test function has a docstring of one line that ends as a sentence does."""
@@ -78,6 +85,17 @@ def test_no_module_is_named_for_nothing() -> None:
     assert not found, found
 
 
+def test_unit_tests_start_no_process_and_read_no_clock() -> None:
+    """What starts processes, builds the site or measures time is in `tests/system` and `tests/docs`."""
+    wrong = [
+        f"{path.relative_to(ROOT)} uses {name}"
+        for path in sorted((ROOT / "tests" / "unit").rglob("*.py"))
+        for name in _used(path)
+        if path != Path(__file__) and (name.partition(".")[0] in PROCESSES or CLOCK.fullmatch(name))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_no_tracked_file_names_a_machine_path_or_a_package_registry() -> None:
     """The project builds anywhere: no file names a folder of somebody's machine or the host of a package registry."""
     wrong = [
@@ -102,6 +120,18 @@ def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+
+
+def _used(path: Path) -> Iterator[str]:
+    """The modules that a file imports, and the dotted names that it uses, as far as they begin with a module."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Import(names=names):
+                yield from (each.name for each in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from (f"{module}.{each.name}" for each in names)
+            case ast.Attribute():
+                yield ast.unparse(node)
 
 
 def _tests(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pickle
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +14,6 @@ from rowkind.service.job.load import load
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.fingerprint import fingerprint
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.python.code import Code
 from rowkind.service.python.errors import FunctionError
 from tests.trying import folded
 
@@ -66,17 +60,6 @@ def one(x):
     return 1
 
 NUMBER = 1
-"""
-CALL = """
-import os, pickle, pyarrow, sys
-from rowkind.service.python.code import describe
-sys.path += [os.environ["ENTRY"]] if os.environ["ENTRY"] else []
-code = pickle.load(open("code.pickle", "rb"))
-print(code.load("own", "named")(pyarrow.array([None, "x"])).to_pylist())
-try:
-    code.load("own", "zero")(pyarrow.array([1]))
-except Exception as error:
-    print(describe(error, code.place))
 """
 DOUBLES = {"arguments": ["DOUBLE", "DOUBLE"], "returns": "DOUBLE", "deterministic": True}
 NUMBER = {"arguments": ["INT"], "returns": "INT", "deterministic": True}
@@ -337,37 +320,3 @@ def test_changed_code_is_seen_and_tells_in_the_fingerprint(folder: Path) -> None
 
     assert plans[None, 10] != plans[None, 20]
     assert plans["1", 10] == plans["1", 20]
-
-
-@pytest.mark.parametrize("entry", ["", "./"])
-@pytest.mark.parametrize("kind", ["folder", "wheel"])
-def test_the_code_is_imported_from_the_archive_that_was_shipped(folder: Path, kind: str, entry: str) -> None:
-    """A process that has nothing but the archive in its folder, or as Spark has it on its path, calls the function."""
-    path = folder / "code"
-    if kind == "wheel":
-        path = folder / "own-1.0-py3-none-any.whl"
-        with zipfile.ZipFile(path, "w") as wheel:
-            wheel.writestr("own.py", MODULE)
-    code = Code.at(path)
-    away = folder / "away"
-    away.mkdir()
-    code.pack(away / code.archive)
-    (away / "code.pickle").write_bytes(pickle.dumps(Code("/nowhere", code.digest)))
-
-    found = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            CALL,
-        ],
-        cwd=away,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "ENTRY": entry and entry + code.archive},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert found.stdout.splitlines() == [
-        "['nobody', 'x']",
-        "ArrowInvalid: divide by zero, at own.py:29: return pc.divide(x, 0)",
-    ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,24 +83,6 @@ def test_a_job_that_starts_says_so(service: Several) -> None:
     member(service, "first").port = free_port()
     assert "as soon as its process answers" in ask(service, "/jobs/first/").body.decode()
     assert ask(service, "/jobs/first/readyz").body.decode() == "it does not answer, maybe not yet\n"
-
-
-def test_a_job_that_stands_still_holds_up_no_page(service: Several) -> None:
-    """Of all jobs, neither those of people nor Prometheus', which gives up after ten seconds; a probe even less."""
-    first = member(service, "first")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        first.port = silent.getsockname()[1]
-        jobs.starting(first)
-        first.lately = jobs.WHY
-        began = time.monotonic()
-        assert "last ended because" in ask(service, "/healthz").body.decode()
-        assert time.monotonic() - began < 2
-        assert [job.state for job in overview(service).jobs] == ["running", "starting", "refused"]
-        assert time.monotonic() - began < 8
-        metrics = ask(service, "/metrics").body.decode()
-        assert 'rowkind_job_up{name="first"} 0.0' in metrics
-        assert "job first: starting again" in ask(service, "/readyz").body.decode()
-        assert time.monotonic() - began < 18
 
 
 def test_the_page_of_a_job_leads_to_all_of_them(service: Several) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from rowkind.service.cli import main
-
-ROWKIND = str(Path(sys.executable).with_name("rowkind"))
 
 JOB = """
 job: shop
@@ -79,27 +74,13 @@ Changes = list[Any] | str
 
 
 def tried(folder: Path, changes: Changes, *options: str, job: str = JOB) -> Tried:
-    """Run `rowkind try` over changes, within this process, which has loaded it already."""
+    """Run `rowkind try` over changes within this process; `tests/system/test_try.py` runs it as a process."""
     _write(folder, changes, job)
     with chdir(folder):
         done = CliRunner().invoke(main, ["try", "job.yaml", "--changes", "changes.jsonl", *options])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Tried(done.exit_code, done.stdout, done.stderr)
-
-
-def tried_by_a_user(folder: Path, changes: Changes, *options: str, job: str = JOB) -> Tried:
-    """The same as a process of its own."""
-    _write(folder, changes, job)
-    done = subprocess.run(
-        [ROWKIND, "try", "job.yaml", "--changes", "changes.jsonl", *options],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return Tried(done.returncode, done.stdout, done.stderr)
 
 
 def _write(folder: Path, changes: Changes, job: str) -> None:
@@ -116,7 +97,7 @@ def row(order: int, payment: int | None, amount: str, paid: str | None) -> dict[
 
 def test_every_change_of_the_result_is_a_line_with_its_batch(tmp_path: Path) -> None:
     """One line of input a batch: pads come and go as payments move."""
-    done = tried_by_a_user(tmp_path, CHANGES, "--sink", "paid")
+    done = tried(tmp_path, CHANGES, "--sink", "paid")
 
     assert (done.code, done.errors) == (0, "")
     assert _bag((line["batch"], line["op"], line["row"]) for line in done.lines) == _bag(
@@ -257,7 +238,7 @@ def test_a_refused_query_ends_with_2_and_points_into_the_sql(tmp_path: Path) -> 
     """File, line, sink and the place in the SQL with a caret."""
     job = JOB.replace("SELECT id, name FROM customers", "SELECT id, nam FROM customers")
 
-    done = tried_by_a_user(tmp_path, CHANGES, "--sink", "names", job=job)
+    done = tried(tmp_path, CHANGES, "--sink", "names", job=job)
 
     assert (done.code, done.output) == (2, "")
     assert done.errors == (
@@ -349,20 +330,3 @@ sinks:
     assert [line["row"] for line in windows.lines] == [{"n": 2}]
     assert [line["row"] for line in sums.lines] == [{"s": 1}, {"s": 3}]
     assert [each.lines for each in open_] == [[], []]
-
-
-def test_a_small_job_takes_little_more_than_to_load_the_libraries(tmp_path: Path) -> None:
-    """Of processor time, in the best of three runs; so it can be a test runner. Without Spark, that is."""
-
-    def best(run: Callable[[], int]) -> float:
-        used = []
-        for _ in range(3):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            assert run() == 0
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        return min(used)
-
-    libraries = "import numpy, pyarrow.compute, pydantic, sqlglot"
-    load = best(lambda: subprocess.run([sys.executable, "-c", libraries], check=False).returncode)
-    assert best(lambda: tried_by_a_user(tmp_path, CHANGES, "--sink", "paid").code) < 4 * load

@@ -1,0 +1,69 @@
+"""`import rowkind`: what there is, for a program, for a person at a prompt and for a type checker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _python(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_both_doors_are_there_after_one_import() -> None:
+    """`rowkind.client` needs no import of its own, and Tab offers it, `Job` and the version."""
+    assert _python("import rowkind; print(rowkind.client.Producer.__name__)") == "Producer"
+    assert _python("import rowkind; print({'Job', 'client', '__version__'} <= {*dir(rowkind)})") == "True"
+    assert _python("from rowkind import *; print(Job.__name__, client.__name__)") == "LoadedJob rowkind.client"
+
+
+def test_the_version_is_that_of_the_installation() -> None:
+    """It is written in one place, and read when somebody asks."""
+    assert _python("import rowkind; print(rowkind.__version__)") == metadata.version("rowkind")
+
+
+def test_little_is_loaded_before_it_is_asked_for() -> None:
+    """A command or a worker that imports a part of the package has not all of it."""
+    assert _python("import rowkind, sys; print([each for each in sys.modules if 'rowkind.service' in each])") == "[]"
+    code = "import sys, rowkind; print('pyarrow' in sys.modules, 'sqlglot' in sys.modules)"
+    assert _python(code) == "False False"
+
+
+def test_a_name_that_is_not_there_is_a_mistake() -> None:
+    """At run time as for any module."""
+    with pytest.raises(AssertionError, match="has no attribute 'Jbo'"):
+        _python("import rowkind; rowkind.Jbo")
+
+
+def test_a_type_checker_knows_what_is_there(tmp_path: Path) -> None:
+    """From outside, it passes what there is and refuses what there is not."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import rowkind\n"
+        "from rowkind import Nope\n"
+        "rowkind.Jbo\n"
+        "job: rowkind.Job = rowkind.Job.load('job.yaml')\n"
+        "producer: rowkind.client.Producer = rowkind.client.Producer('job.yaml', 'orders')\n"
+        "version: str = rowkind.__version__\n"
+    )
+    face = ROOT / "rowkind" / "__init__.py"
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=skip", program, face]
+    # The package's face alone, without all that lies behind it; and mypy knows nothing of editable installations.
+    environment = os.environ | {"MYPYPATH": str(ROOT), "MYPY_CACHE_DIR": str(tmp_path)}
+    said = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    lines = [line.partition(": error: ") for line in said.stdout.splitlines() if line.startswith(program.name)]
+    assert [(place.rpartition(":")[2], what.rpartition("[")[2]) for place, _, what in lines if what] == [
+        ("2", "attr-defined]"),
+        ("3", "attr-defined]"),
+    ], said.stdout

@@ -1,0 +1,81 @@
+"""SIGTERM and SIGINT to a process, whatever its main thread does at that time."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rowkind.service.machine.signals import until_a_signal
+
+PROGRAM = """
+import sys, time
+from confluent_kafka.admin import AdminClient
+from rowkind.service.run.signals import Signals
+with Signals(drains={drains}) as signals:
+    signals.end_within(1.0)
+    client = AdminClient({{'bootstrap.servers': '127.0.0.1:{port}', 'log_level': 0}})
+    try:
+        print("ready", flush=True)
+        {does}
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        {then}
+"""
+TRANSLATES = """
+import time
+from rowkind.service.run.signals import until_a_signal
+with until_a_signal():
+    try:
+        print("ready", flush=True)
+        time.sleep(30)
+    except BaseException:
+        raise TypeError("something else") from None
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("drains", "does", "then", "said"),
+    [
+        (False, "time.sleep(30)", "sys.exit(0)", "interrupted"),
+        (False, "time.sleep(30)", "time.sleep(30)", "interrupted"),
+        (True, "time.sleep(30)", "pass", ""),
+        (False, "client.list_topics(timeout=30)", "pass", "interrupted"),
+        (True, "while not signals.count: time.sleep(0.01)", "pass", ""),
+    ],
+    ids=["starting", "stuck on its way out", "draining", "in a library that waits", "ends by itself"],
+)
+def test_a_process_ends_in_time(number: signal.Signals, drains: bool, does: str, then: str, said: str) -> None:
+    """With exit code 0, since that is what was asked of it; before there is anything to finish it is interrupted."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        program = PROGRAM.format(port=silent.getsockname()[1], drains=drains, does=does, then=then)
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            began = time.monotonic()
+            process.send_signal(number)
+            assert process.stdout.read().strip() in {said, ""}
+            assert process.wait(20) == 0
+        assert time.monotonic() - began < 4
+
+
+def test_an_interrupt_that_a_library_takes_for_an_error() -> None:
+    """It ends the process all the same, with exit code 0 and no stack trace."""
+    command = [sys.executable, "-c", TRANSLATES]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate() == ("", "")
+        assert process.returncode == 0
+
+
+def test_an_error_that_no_signal_made() -> None:
+    """It is raised."""
+    with pytest.raises(TypeError, match="a fault"), until_a_signal():
+        raise TypeError("a fault")
