@@ -10,7 +10,7 @@ HELD = 50_000_000
 # A process of its own, below which nothing else is.
 PROGRAM = f"""
 import json, subprocess, sys
-from rowkind.service.run.process_memory import memory
+from rowkind.service.monitoring.process_memory import memory
 
 alone = memory()
 child = "import os, sys; held = os.urandom({HELD}); os.fork() or print(flush=True); sys.stdin.read()"

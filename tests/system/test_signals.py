@@ -15,7 +15,7 @@ from rowkind.service.machine.signals import until_a_signal
 PROGRAM = """
 import sys, time
 from confluent_kafka.admin import AdminClient
-from rowkind.service.run.signals import Signals
+from rowkind.service.machine.signals import Signals
 with Signals(drains={drains}) as signals:
     signals.end_within(1.0)
     client = AdminClient({{'bootstrap.servers': '127.0.0.1:{port}', 'log_level': 0}})
@@ -28,7 +28,7 @@ with Signals(drains={drains}) as signals:
 """
 TRANSLATES = """
 import time
-from rowkind.service.run.signals import until_a_signal
+from rowkind.service.machine.signals import until_a_signal
 with until_a_signal():
     try:
         print("ready", flush=True)
