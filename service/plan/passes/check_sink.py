@@ -106,7 +106,7 @@ def _for_aggregate(query: Query, _node: LogicalAggregate) -> str:
 
 
 def _for_rank(query: Query, rank: LogicalRank) -> str:
-    return f"{_MODE}{_or_in_time(query, rank)}{_or_once(query)}"
+    return f"give the sink mode upsert or retract{_or_in_time(query, rank)}{_or_once(query)}"
 
 
 def _for_over(query: Query, over: LogicalOver) -> str:
@@ -118,7 +118,8 @@ def _for_session(query: Query, _node: LogicalSession) -> str:
 
 
 def _for_lookup(_query: Query, _node: LogicalLookup) -> str:
-    return f"{_MODE}, or both sides a `watermark`, and each row goes out once, when it has passed"
+    both = "both sides a `watermark`, and each row goes out once, when it has passed"
+    return f"give the sink mode upsert or retract, or {both}"
 
 
 def _for_expiry(_query: Query, _node: LogicalNormalize) -> str:
