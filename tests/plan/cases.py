@@ -69,9 +69,11 @@ class Case:
         settings = dict(self.settings)
         mode, key = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", settings.pop("sink")).groups()  # type: ignore[union-attr]
         sink = {"mode": mode, "sql": self.sql} | ({"key": re.split(r"\s*,\s*", key)} if key else {})
-        sink |= {"emit": settings.pop("emit")} if "emit" in settings else {}
+        sink |= {name: settings.pop(name) for name in ("emit", "on_conflict") if name in settings}
         own = {"views": settings.pop("views", {}), "sinks": {"result": sink}}
-        own |= {name: settings.pop(name) for name in ("ttl", "on_expire") if name in settings}
+        own |= {
+            name: settings.pop(name) for name in ("ttl", "on_expire", "tables", "functions", "code") if name in settings
+        }
         assert not settings, f"unknown settings {settings}"
         # JSON is YAML, too.
         return read(_merged(_tables(), _parsed(json.dumps(own, ensure_ascii=False))), folder / "job.yaml")

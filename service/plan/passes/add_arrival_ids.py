@@ -86,7 +86,17 @@ class _Arriving:
 
 
 def add_arrival_ids(query: Query) -> Query:
-    """The query with an arrival number in the rows of each input whose order of arrival counts and may change."""
+    """Add an arrival number to the rows of each input whose order of arrival counts and may change.
+
+    >>> example(add_arrival_ids, "SELECT order_id FROM orders LIMIT 3")
+    Rank row_number 1..3 order=[PROCTIME()] numbers=[…]
+      Scan orders
+    becomes
+    Rank row_number 1..3 input.arrival=orders.#arrival order=[PROCTIME()] numbers=[…]
+        input.ids=[orders.#arrival]
+      Normalize arrival=orders.#arrival key=[orders.order_id]
+        Scan orders
+    """
     expiring = query.job.ttl is not None or bool(query.ttl_hints)
     rules: Rules = {
         LogicalAggregate: partial(_of_calls, expiring),

@@ -43,7 +43,17 @@ from rowkind.service.plan.tree import Rules, first, over, rewritten
 
 
 def add_row_digests(query: Query) -> Query:
-    """Operators above tables without a key with a digest of each row among what they carry, where they need it."""
+    """Carry a digest of the whole row in operators that find the rows of a table without a key by their content.
+
+    >>> example(add_row_digests, "SELECT m.item, c.page FROM moves m JOIN clicks c ON m.shop = c.customer_id")
+    Join inner keys=[m.shop = c.customer_id] left.carried=[m.item]
+      Scan moves m used=[item, shop]
+      Scan clicks c used=[customer_id, page]
+    becomes
+    Join inner keys=[m.shop = c.customer_id] left.carried=[m.item, m.#row]
+      Scan moves m digested used=[item, shop, quantity]
+      Scan clicks c used=[customer_id, page]
+    """
     rules: Rules = {
         LogicalBinary: partial(_binary, query.recorded),
         LogicalUnary: partial(_unary, query.recorded),

@@ -55,7 +55,28 @@ _LEAST = 4
 
 
 def aggregate_panes(query: Query) -> Query:
-    """The query with aggregates over windows that overlap in two steps."""
+    """Aggregate panes first, and overlapping windows from the panes.
+
+    >>> example(aggregate_panes, '''
+    ...     SELECT window_start, COUNT(*) AS n
+    ...     FROM TABLE(HOP(TABLE bids, DESCRIPTOR(at), INTERVAL '10' MINUTE, INTERVAL '1' HOUR))
+    ...     GROUP BY window_start''')
+    Aggregate group=[bids.window_start] calls=[n: count()]
+      Project …
+        Project …, bids.window_time: WINDOW_TIME(bids.window_end, INTERVAL '1' MILLISECOND)
+          Project …, bids.window_end: WINDOW_END(bids.window_start, INTERVAL '1' HOUR)
+            Expand array=HOP_STARTS(bids.at, INTERVAL '10' MINUTE, INTERVAL '1' HOUR) place=bids.#window
+                elements=[bids.window_start: 0]
+              Scan bids
+    becomes
+    Aggregate group=[bids.window_start] calls=[n: count(n#first) stage=second]
+      Project …
+        Expand array=HOP_STARTS(bids.#pane, INTERVAL '10' MINUTE, INTERVAL '1' HOUR) place=bids.#window
+            elements=[bids.window_start: 0]
+          Aggregate group=[bids.#pane] calls=[n#first: count() stage=first]
+            Project bids.#pane: PANE_START(bids.at, INTERVAL '10' MINUTE, INTERVAL '1' HOUR)
+              Scan bids
+    """
     return replace(query, root=bottom_up(query.root, _visit))
 
 

@@ -23,7 +23,18 @@ from rowkind.service.plan.tree import bottom_up
 
 
 def apply_allowed_lateness(query: Query) -> Query:
-    """Operators that let go of their rows as much later as their tables allow."""
+    """Close each input later by the lateness that its tables allow.
+
+    >>> example(apply_allowed_lateness, '''
+    ...     SELECT CAST(at AS DATE) AS day, COUNT(*) AS n FROM bids GROUP BY CAST(at AS DATE)''',
+    ...     tables={"bids": {"mode": "append", "columns": {"item": "INT", "at": "TIMESTAMP NOT NULL"},
+    ...         "watermark": {"column": "at", "delay": "5s", "allowed_lateness": "1h"}}})
+    Aggregate input.closing=(bids passes day + 1d 1us) group=[day] calls=[n: count()]
+      Project day: CAST(bids.at AS DATE)
+    becomes
+    Aggregate input.closing=(bids passes day + 1d 1h 1us) group=[day] calls=[n: count()]
+      Project day: CAST(bids.at AS DATE)
+    """
     tables = timed_tables(query.root)
     if not any(allowed_ms(tables, Clock(((name, 0),))) for name in tables):
         return query

@@ -38,7 +38,17 @@ from rowkind.service.plan.tree import Rules, changed
 
 
 def buffer_until_watermark(query: Query) -> Query:
-    """The query with rows in order below what goes by a time, if the sink wants final rows. Raises Refusal."""
+    """Buffer rows until the watermark below operators that order by time, if the sink wants final rows. Raises Refusal.
+
+    >>> example(buffer_until_watermark, '''
+    ...     SELECT item, LAG(price) OVER (PARTITION BY item ORDER BY at) AS before FROM bids''',
+    ...     sink="append")
+    Scan bids
+    becomes
+    TemporalFilter clock=bids begins=bids.at + 1us final most=500000 input.closing=(bids passes bids.at + 1us)
+        partition=[bids.item]
+      Scan bids
+    """
     other = ", or say `emit: changes` and give the sink mode retract or upsert" * wants_final(query.root, query)
     tables = timed_tables(query.root)
     rules: Rules = {LogicalOver: partial(_over, tables, other), LogicalRank: partial(_rank, tables, other)}

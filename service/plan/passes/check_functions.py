@@ -24,7 +24,14 @@ from rowkind.service.python.function import PythonFunction
 
 
 def check_functions(query: Query) -> Query:
-    """The query unchanged. Raises Refusal for a function that is not deterministic where it would have to be."""
+    """Check that a function of the job is deterministic where rows may be retracted. Raises Refusal.
+
+    >>> example(check_functions, "SELECT order_id, roll(customer_id) AS points FROM orders",
+    ...     code="def roll(sides): ...",
+    ...     functions={"roll": {"python": "dice:roll", "arguments": ["INT"], "returns": "INT", "deterministic": False}})
+    Refusal: roll is not deterministic, and these rows may be taken back, where it would give something else:
+    say `deterministic: true` if the same arguments always give the same, or call it where rows only come
+    """
     for node in walk(query.root):
         if isinstance(node, LogicalAggregate):
             _check_calls(node)

@@ -37,7 +37,12 @@ from rowkind.service.plan.tree import inputs
 
 
 def check_sink(query: Query) -> Query:
-    """The query unchanged. Raises Refusal."""
+    """Check that the sink can take the result. Raises Refusal.
+
+    >>> example(check_sink, "SELECT status, COUNT(*) AS n FROM orders GROUP BY status", sink="append")
+    Refusal: an append sink takes inserts only, but orders is a table with mode retract, whose rows change: give
+    the sink mode retract or upsert
+    """
     sink, result = query.sink, columns(query.root)
     for column in sink.key:
         if column not in result:

@@ -19,7 +19,17 @@ from rowkind.service.plan.tree import bottom_up
 
 
 def choose_extremes(query: Query) -> Query:
-    """Calls that are known to grow marked so."""
+    """Mark the calls of MAX and MIN whose value is never retracted without a better one.
+
+    >>> example(choose_extremes, '''
+    ...     SELECT day, MAX(n) AS most
+    ...     FROM (SELECT day, page, COUNT(*) AS n FROM clicks GROUP BY day, page) GROUP BY day''')
+    Aggregate group=[derived_1.day] calls=[most: max(derived_1.n)]
+      Project …
+    becomes
+    Aggregate group=[derived_1.day] calls=[most: max(derived_1.n) grows]
+      Project …
+    """
     return replace(query, root=bottom_up(query.root, _visit))
 
 

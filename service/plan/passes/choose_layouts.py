@@ -21,7 +21,19 @@ from rowkind.service.plan.tree import Rules, rewritten
 
 
 def choose_layouts(query: Query) -> Query:
-    """Operators with the layout and sub-key of each side."""
+    """Choose the layout and the sub-key of each input.
+
+    >>> example(choose_layouts, '''
+    ...     SELECT o.order_id, p.paid FROM orders o JOIN payments p ON o.order_id = p.order_id''')
+    Join inner keys=[o.order_id = p.order_id]
+      Scan orders o
+      Scan payments p
+    becomes
+    Join inner left.layout=one row per key right.layout=unique key keys=[o.order_id = p.order_id]
+        right.sub_key=[p.payment_id]
+      Scan orders o
+      Scan payments p
+    """
     rules: Rules = {LogicalJoin: _join, LogicalLookup: _lookup, LogicalNormalize: _normalize}
     return replace(query, root=rewritten(query.root, rules))
 

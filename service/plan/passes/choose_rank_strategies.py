@@ -18,7 +18,17 @@ from rowkind.service.plan.tree import bottom_up
 
 
 def choose_rank_strategies(query: Query) -> Query:
-    """Ranks with their strategy and why it was chosen."""
+    """Choose how each rank keeps its input, and say why.
+
+    >>> example(choose_rank_strategies, '''
+    ...     SELECT item, bidder FROM bids
+    ...     QUALIFY ROW_NUMBER() OVER (PARTITION BY item ORDER BY price DESC) <= 3''')
+    Rank row_number 1..3 partition=[bids.item] order=[bids.price DESC] numbers=[…]
+      Scan bids
+    becomes
+    Rank row_number 1..3 strategy=append partition=[bids.item] order=[bids.price DESC] numbers=[…]
+      Scan bids
+    """
     return replace(query, root=bottom_up(query.root, _visit))
 
 

@@ -29,7 +29,17 @@ _SIGNS: Mapping[type[exp.Expr], str] = {exp.GT: ">", exp.LT: "<", exp.GTE: ">=",
 
 
 def compare_with_clock(query: Query) -> Query:
-    """The query with all conditions on NOW() in one form. Raises Refusal for a condition that has none."""
+    """Bring every condition on NOW() into one form: a time of the row compared with NOW().
+
+    Raises Refusal for a condition without that form.
+
+    >>> example(compare_with_clock, "SELECT item FROM bids WHERE NOW() - INTERVAL '1' HOUR < at")
+    Filter NOW() - INTERVAL '1' HOUR < bids.at
+      Scan bids
+    becomes
+    Filter bids.at + 1h > NOW()
+      Scan bids
+    """
     return replace(query, root=with_conditions(query.root, _all_in_one_form))
 
 

@@ -48,7 +48,19 @@ _WAITS = "#waits.{}"
 
 
 def delay_null_padding(query: Query) -> Query:
-    """Interval joins with a temporal filter above those that pad, unless the sink wants to see changes."""
+    """Delay the unmatched rows of an interval join until no match can come, unless the sink wants changes.
+
+    >>> example(delay_null_padding, '''
+    ...     SELECT item FROM bids b WHERE NOT EXISTS (
+    ...         SELECT 1 FROM bids c WHERE c.item = b.item AND c.at BETWEEN b.at AND b.at + INTERVAL '5' MINUTE)''',
+    ...     sink="append")
+    Join anti condition=[exists_1.c.at BETWEEN b.at AND b.at + INTERVAL '5' MINUTE] keys=[b.item =
+        exists_1.c.item]
+    becomes
+    TemporalFilter clock=bids begins=b.at + 5m 1us final
+      Join anti condition=[exists_1.c.at BETWEEN b.at AND b.at + INTERVAL '5' MINUTE] keys=[b.item =
+          exists_1.c.item]
+    """
     tables = timed_tables(query.root)
     if not tables:
         return query

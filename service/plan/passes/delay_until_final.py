@@ -47,7 +47,17 @@ _ENDS = ("window_end", "session_end")
 
 
 def delay_until_final(query: Query) -> Query:
-    """The query with a temporal filter below the sink where it wants final rows. Raises Refusal."""
+    """Add a temporal filter below a sink that wants final rows only. Raises Refusal.
+
+    >>> example(delay_until_final, '''
+    ...     SELECT CAST(at AS DATE) AS day, COUNT(*) AS n FROM bids GROUP BY CAST(at AS DATE)''',
+    ...     sink="append")
+    Aggregate group=[day] calls=[n: count()]
+    becomes
+    TemporalFilter clock=bids begins=day + 1d 1us final most=500000 input.closing=(bids passes day + 1d 1us)
+      Project …
+        Aggregate group=[day] calls=[n: count()]
+    """
     if not wants_final(query.root, query) or _is_sorted(query.root):
         return query
     held = final_at(query)

@@ -46,7 +46,16 @@ Tables = Mapping[str, SourceTable]
 
 
 def derive_state_cleanup(query: Query) -> Query:
-    """Operators with what a watermark lets go of on each side."""
+    """Set when a watermark evicts the state of each input.
+
+    >>> example(derive_state_cleanup, '''
+    ...     SELECT CAST(at AS DATE) AS day, COUNT(*) AS n FROM bids GROUP BY CAST(at AS DATE)''')
+    Aggregate input.ttl_ms=2592000000 group=[day] calls=[n: count()]
+      Project day: CAST(bids.at AS DATE)
+    becomes
+    Aggregate input.closing=(bids passes day + 1d 1us) group=[day] calls=[n: count()]
+      Project day: CAST(bids.at AS DATE)
+    """
     tables = timed_tables(query.root)
     rules: Rules = {
         LogicalAggregate: partial(_closed_groups, tables),

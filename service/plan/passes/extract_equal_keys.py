@@ -32,7 +32,20 @@ _Keyed = TypeVar("_Keyed", LogicalJoin, LogicalLookup)
 
 
 def extract_equal_keys(query: Query) -> Query:
-    """Joins with their equalities as keys. Raises Refusal for types that cannot be compared."""
+    """Take the equalities of a join out of its condition as its keys.
+
+    Raises Refusal for types that cannot be compared.
+
+    >>> example(extract_equal_keys, '''
+    ...     SELECT o.order_id, p.paid FROM orders o JOIN payments p ON o.order_id = p.order_id AND p.paid < o.amount''')
+    Join inner condition=[o.order_id = p.order_id AND p.paid < o.amount]
+      Scan orders o
+      Scan payments p
+    becomes
+    Join inner condition=[p.paid < o.amount] keys=[o.order_id = p.order_id]
+      Scan orders o
+      Scan payments p
+    """
     return replace(query, root=extracted(query.root))
 
 

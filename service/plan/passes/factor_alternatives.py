@@ -20,7 +20,17 @@ from rowkind.service.plan.tree import Conditions, with_conditions
 
 
 def factor_alternatives(query: Query) -> Query:
-    """The query with common parts of alternatives as conditions by themselves."""
+    """Move what all alternatives of an OR have in common in front of them, as conditions of their own.
+
+    >>> example(factor_alternatives, '''
+    ...     SELECT o.order_id, p.paid FROM orders o, payments p
+    ...     WHERE (o.order_id = p.order_id AND o.amount > 5) OR (o.order_id = p.order_id AND p.paid > 2)''')
+    Filter (o.order_id = p.order_id AND o.amount > 5) OR (o.order_id = p.order_id AND p.paid > 2)
+      Join inner
+    becomes
+    Filter o.order_id = p.order_id AND (o.amount > 5 OR p.paid > 2)
+      Join inner
+    """
     return replace(query, root=with_conditions(query.root, _all_factored))
 
 

@@ -39,7 +39,15 @@ from rowkind.service.plan.tree import rewritten, walk
 
 
 def filter_by_clock(query: Query) -> Query:
-    """The query with a temporal filter for each filter with conditions on NOW(). Raises Refusal for one in a join."""
+    """Make a temporal filter of each filter with conditions on NOW(). Raises Refusal for one in a join.
+
+    >>> example(filter_by_clock, "SELECT item FROM bids WHERE at > NOW() - INTERVAL '1' DAY")
+    Filter bids.at + 1d > NOW()
+      Scan bids
+    becomes
+    TemporalFilter clock=the clock ends=bids.at + 1d
+      Scan bids
+    """
     names = {name for node in walk(query.root) for name in columns(node)}
     return replace(query, root=rewritten(query.root, {LogicalFilter: partial(_filter, names), LogicalJoin: _checked}))
 

@@ -38,7 +38,19 @@ _LARGEST_NUMBER = 127
 
 
 def limit_time(query: Query) -> Query:
-    """Operators with the TTL of each side. Raises Refusal for a hint that names no input."""
+    """Set the TTL of each input. Raises Refusal for a hint that names no input.
+
+    >>> example(limit_time, '''
+    ...     SELECT /*+ STATE_TTL('o' = '1d') */ o.order_id, p.paid
+    ...     FROM orders o JOIN payments p ON o.order_id = p.order_id''')
+    Join inner keys=[o.order_id = p.order_id]
+      Scan orders o
+      Scan payments p
+    becomes
+    Join inner left.ttl_ms=86400000 right.ttl_ms=43200000 keys=[o.order_id = p.order_id]
+      Scan orders o
+      Scan payments p
+    """
     known = [path for node in walk(query.root) for side in sides(node) if (path := alias(side.input))]
     for name, hint in query.ttl_hints.items():
         if not any(means(name, path) for path in known):
@@ -109,7 +121,14 @@ def _is_second_step(node: LogicalAggregate) -> bool:
 
 
 def check_numbers(query: Query) -> Query:
-    """The query unchanged. Raises Refusal for a rank whose rows expire and whose numbers are too large to be kept."""
+    """Check that numbers of ranks whose rows expire can be kept. Raises Refusal for numbers that are too large.
+
+    >>> example(check_numbers, '''
+    ...     SELECT /*+ UNBOUNDED_RANK */ order_id, RANK() OVER (PARTITION BY status ORDER BY amount) AS n
+    ...     FROM orders''')
+    Refusal: with a ttl, numbers are kept up to 127 only, and this one goes on without end: leave the number out
+    of the result, or take the ttl away by STATE_TTL
+    """
     for node in walk(query.root):
         if not (isinstance(node, LogicalRank) and node.numbers and node.input.ttl_ms):
             continue

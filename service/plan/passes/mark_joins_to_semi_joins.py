@@ -32,7 +32,21 @@ _KINDS: Mapping[tuple[PhysicalJoinKind, bool], PhysicalJoinKind] = {
 
 
 def mark_joins_to_semi_joins(query: Query) -> Query:
-    """The query with semi and anti joins for what is but a condition on an answer."""
+    """Turn a mark join whose flag is used only as a filter into a semi or anti join.
+
+    >>> example(mark_joins_to_semi_joins, '''
+    ...     SELECT customer_id FROM orders o GROUP BY customer_id
+    ...     HAVING EXISTS (SELECT 1 FROM customers c WHERE c.customer_id = o.customer_id)''')
+    Filter exists_1.found
+      Join mark answer=exists_1.found condition=[exists_1.c.customer_id = o.customer_id]
+        Aggregate group=[o.customer_id]
+        Scan customers exists_1.c
+    becomes
+    Project …, exists_1.found: TRUE
+      Join semi condition=[exists_1.c.customer_id = o.customer_id]
+        Aggregate group=[o.customer_id]
+        Scan customers exists_1.c
+    """
     return replace(query, root=bottom_up(query.root, _visit))
 
 

@@ -57,7 +57,29 @@ class _United:
 
 
 def merge_equivalent_operators(query: Query) -> Query:
-    """The query with what is alike made the same where that saves state."""
+    """Make operators equal that differ only in which columns are read, where that saves state.
+
+    >>> example(merge_equivalent_operators, '''
+    ...     SELECT a.name, b.country FROM (SELECT customer_id, name FROM customers) a
+    ...     JOIN (SELECT customer_id, country FROM customers) b ON a.name = b.country''')
+    Join inner keys=[a.name = b.country]
+      Project a.customer_id: a.customers.customer_id, a.name: a.customers.name
+        Normalize key=[a.customers.customer_id] input.carried=[a.customers.customer_id, a.customers.name]
+          Scan customers a.customers used=[customer_id, name]
+      Project b.customer_id: b.customers.customer_id, b.country: b.customers.country
+        Normalize key=[b.customers.customer_id] input.carried=[b.customers.customer_id, b.customers.country]
+          Scan customers b.customers used=[customer_id, country]
+    becomes
+    Join inner keys=[a.name = b.country]
+      Project a.customer_id: a.customers.customer_id, a.name: a.customers.name
+        Normalize key=[a.customers.customer_id] input.carried=[a.customers.customer_id, a.customers.name,
+            a.customers.country]
+          Scan customers a.customers used=[customer_id, name, country]
+      Project b.customer_id: b.customers.customer_id, b.country: b.customers.country
+        Normalize key=[b.customers.customer_id] input.carried=[b.customers.customer_id, b.customers.name,
+            b.customers.country]
+          Scan customers b.customers used=[customer_id, name, country]
+    """
     united: dict[str, _United] = {}
     numbers: dict[int, int] = {}
     for text, nodes in _alike(query.root).items():

@@ -22,7 +22,18 @@ from rowkind.service.plan.tree import bottom_up
 
 
 def narrow_groups(query: Query) -> Query:
-    """The query whose aggregates are not grouped by what follows from other groups."""
+    """Drop group columns that follow from other group columns: a window's end follows from its start.
+
+    >>> example(narrow_groups, '''
+    ...     SELECT window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), INTERVAL '10' MINUTE))
+    ...     GROUP BY window_start, window_end''')
+    Aggregate group=[bids.window_start, bids.window_end] calls=[n: count()]
+      Project …
+    becomes
+    Project …, bids.window_end: WINDOW_END(bids.window_start, INTERVAL '10' MINUTE)
+      Aggregate group=[bids.window_start] calls=[n: count()]
+        Project …
+    """
     return replace(query, root=bottom_up(query.root, _visit))
 
 

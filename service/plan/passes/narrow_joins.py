@@ -40,7 +40,19 @@ _FEWER: dict[PhysicalJoinKind, dict[tuple[bool, bool], PhysicalJoinKind]] = {
 
 
 def narrow_joins(query: Query) -> Query:
-    """Outer joins made inner, left or right where a condition above allows it."""
+    """Make an outer join inner, left or right where a condition above it rejects the null-padded rows.
+
+    >>> example(narrow_joins, '''
+    ...     SELECT o.order_id, p.paid FROM orders o LEFT JOIN payments p ON o.order_id = p.order_id
+    ...     WHERE p.paid > 1''')
+    Join left condition=[o.order_id = p.order_id]
+      Scan orders o
+      Scan payments p
+    becomes
+    Join inner condition=[o.order_id = p.order_id]
+      Scan orders o
+      Scan payments p
+    """
     return replace(query, root=_narrow(query.root, ()))
 
 

@@ -46,7 +46,14 @@ from rowkind.service.plan.tree import Rules, rewritten, walk, with_inputs
 
 
 def normalize_inputs(query: Query) -> Query:
-    """The query with a Normalize above each table whose consumer cannot do without. Raises Refusal."""
+    """Add a Normalize above each table whose consumer needs old rows that the table does not send. Raises Refusal.
+
+    >>> example(normalize_inputs, "SELECT country, COUNT(*) AS n FROM customers GROUP BY country")
+    Scan customers
+    becomes
+    Normalize key=[customers.customer_id]
+      Scan customers
+    """
     varied = _varied(query)
     rules: Rules = {
         LogicalJoin: partial(_join, varied),

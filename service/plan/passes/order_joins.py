@@ -57,7 +57,23 @@ _MOST = 8
 
 
 def order_joins(query: Query) -> Query:
-    """The same query with its inner joins in another order where that is better."""
+    """Reorder inner joins where another order keeps fewer rows.
+
+    >>> example(order_joins, '''
+    ...     SELECT c.name, p.paid FROM customers c, payments p, orders o
+    ...     WHERE c.customer_id = o.customer_id AND p.order_id = o.order_id''')
+    Join inner condition=[c.customer_id = o.customer_id AND p.order_id = o.order_id]
+      Join inner
+        Scan customers c
+        Scan payments p
+      Scan orders o
+    becomes
+    Join inner condition=[p.order_id = o.order_id]
+      Join inner condition=[c.customer_id = o.customer_id]
+        Scan customers c
+        Scan orders o
+      Scan payments p
+    """
     if query.ttl_hints or query.skew_hints:
         return query
     keyed = query.sink.mode != "append" and query.sink.key

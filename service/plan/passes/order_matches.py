@@ -39,7 +39,20 @@ _OVER_UNTIMED = (
 
 
 def order_matches(query: Query) -> Query:
-    """Patterns with the watermark that puts their rows in order. Raises Refusal where there is none, or rows change."""
+    """Give each row pattern the watermark that puts its rows in order.
+
+    Raises Refusal where there is no watermark, or where rows change.
+
+    >>> example(order_matches, '''
+    ...     SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY at MEASURES A.price AS p PATTERN (A B)) AS m''',
+    ...     sink="append")
+    Match order=[m.ticks.at] calls=[(call=(variables=[0], column=m.ticks.price))]
+      Scan ticks m.ticks
+    becomes
+    Match input.closing=(ticks passes m.ticks.at + 1us) order=[m.ticks.at] calls=[(call=(variables=[0],
+        column=m.ticks.price))]
+      Scan ticks m.ticks
+    """
     return replace(query, root=rewritten(query.root, {LogicalMatch: partial(_ordered, timed_tables(query.root))}))
 
 

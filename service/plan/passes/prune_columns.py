@@ -31,7 +31,13 @@ from rowkind.service.plan.tree import with_inputs
 
 
 def prune_columns(query: Query) -> Query:
-    """Scans with the columns they read, operators with the columns that their rows are made of."""
+    """Read only the columns that are used, and carry only these through operators.
+
+    >>> example(prune_columns, "SELECT page FROM clicks WHERE day > DATE '2026-01-01'")
+    Scan clicks used=[customer_id, page, at, day]
+    becomes
+    Scan clicks used=[page, day]
+    """
     return replace(query, root=_prune(query.root, set(query.outputs)))
 
 

@@ -48,7 +48,21 @@ from rowkind.service.plan.tree import first, with_inputs
 
 
 def push_filters(query: Query) -> Query:
-    """The same query with its filters as far down as they may be."""
+    """Push filters down to the scans, or into joins, as far as the result stays the same.
+
+    >>> example(push_filters, '''
+    ...     SELECT o.order_id, p.paid FROM orders o JOIN payments p ON o.order_id = p.order_id
+    ...     WHERE p.paid > 1''')
+    Filter p.paid > 1
+      Join inner condition=[o.order_id = p.order_id]
+        Scan orders o
+        Scan payments p
+    becomes
+    Join inner condition=[o.order_id = p.order_id]
+      Scan orders o
+      Filter p.paid > 1
+        Scan payments p
+    """
     return replace(query, root=_push(query.root, ()))
 
 

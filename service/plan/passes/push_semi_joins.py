@@ -55,7 +55,23 @@ _PLACED = "it asks nothing of what the join behind it brings, and leaves out row
 
 
 def push_semi_joins(query: Query) -> Query:
-    """The same query with its semi, anti and mark joins below the joins that need not come first."""
+    """Push semi, anti and mark joins below the joins that they do not depend on.
+
+    >>> example(push_semi_joins, '''
+    ...     SELECT o.order_id, c.name FROM orders o JOIN customers c ON o.customer_id = c.customer_id
+    ...     WHERE EXISTS (SELECT 1 FROM payments p WHERE p.order_id = o.order_id)''')
+    Join semi condition=[exists_1.p.order_id = o.order_id]
+      Join inner condition=[o.customer_id = c.customer_id]
+        Scan orders o
+        Scan customers c
+      Scan payments exists_1.p
+    becomes
+    Join inner condition=[o.customer_id = c.customer_id]
+      Join semi condition=[exists_1.p.order_id = o.order_id]
+        Scan orders o
+        Scan payments exists_1.p
+      Scan customers c
+    """
     if query.ttl_hints or query.skew_hints:
         return query
     return replace(query, root=bottom_up(query.root, _visit))

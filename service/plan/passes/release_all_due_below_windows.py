@@ -15,7 +15,19 @@ from rowkind.service.plan.tree import sides, with_inputs
 
 
 def release_all_due_below_windows(query: Query) -> Query:
-    """The query without a bound to what comes at once below what closes by time."""
+    """Remove the bound on how many rows a temporal filter releases at a time, below operators that close by time.
+
+    >>> example(release_all_due_below_windows, '''
+    ...     SELECT item, SUM(price) OVER (
+    ...         PARTITION BY item ORDER BY at RANGE BETWEEN CURRENT ROW AND INTERVAL '1' MINUTE FOLLOWING) AS s
+    ...     FROM bids''',
+    ...     sink="append")
+    TemporalFilter clock=bids begins=bids.at + 1us final most=500000
+      Scan bids
+    becomes
+    TemporalFilter clock=bids begins=bids.at + 1us final
+      Scan bids
+    """
     return replace(query, root=_visit(query.root, closes=False))
 
 

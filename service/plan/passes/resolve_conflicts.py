@@ -17,7 +17,16 @@ from rowkind.service.plan.traits.unique_keys import unique_keys
 
 
 def resolve_conflicts(query: Query) -> Query:
-    """The query with a rank below the sink where its key needs one."""
+    """Add a rank below an upsert sink whose key several rows may share, if `on_conflict` says which row wins.
+
+    >>> example(resolve_conflicts, "SELECT customer_id, status FROM orders",
+    ...     sink="upsert (customer_id)", on_conflict="last")
+    Project customer_id: orders.customer_id, status: orders.status
+    becomes
+    Project …
+      Rank row_number 1..1 partition=[customer_id] order=[PROCTIME() DESC]
+        Project customer_id: orders.customer_id, status: orders.status
+    """
     sink = query.sink
     known = set(sink.key) <= set(query.outputs)
     if sink.on_conflict == "refuse" or not known or any(key <= set(sink.key) for key in unique_keys(query.root)):

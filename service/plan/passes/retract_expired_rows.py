@@ -34,7 +34,15 @@ from rowkind.service.plan.tree import over, sides, with_inputs
 
 
 def retract_expired_rows(query: Query) -> Query:
-    """The query with a Normalize that takes back what expires wherever somebody is to be told."""
+    """Add a Normalize that retracts rows when they expire, wherever `on_expire: retract` asks for it.
+
+    >>> example(retract_expired_rows, "SELECT country, COUNT(*) AS n FROM customers GROUP BY country",
+    ...     on_expire="retract")
+    Scan customers
+    becomes
+    Normalize takes_back input.ttl_ms=2592000000 key=[customers.customer_id]
+      Scan customers
+    """
     return replace(query, root=_Placing(query).below(query.root, query.ttl_hints))
 
 

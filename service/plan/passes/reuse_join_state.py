@@ -34,7 +34,22 @@ _OF_PAIRS = ("inner", "left", "right", "full")
 
 
 def reuse_join_state(query: Query) -> Query:
-    """The same query; what of its joins need not be kept is not. Where rows expire, refreshes are made of what is."""
+    """Recompute an input of a join from the state of the join below where both have the same key.
+
+    If any row expires, every input is kept: TTL refreshes are computed from the rows that are kept.
+
+    >>> example(reuse_join_state, '''
+    ...     SELECT c.name, s.plan, o.amount FROM customers c LEFT JOIN signups s ON s.customer_id = c.customer_id
+    ...     LEFT JOIN orders o ON o.customer_id = c.customer_id''',
+    ...     ttl=None)
+    Join left keys=[c.customer_id = o.customer_id]
+      Join left keys=[c.customer_id = s.customer_id]
+      Normalize key=[o.order_id]
+    becomes
+    Join left left.remade keys=[c.customer_id = o.customer_id]
+      Join left keys=[c.customer_id = s.customer_id]
+      Normalize key=[o.order_id]
+    """
     if any(side.ttl_ms is not None for node in walk(query.root) for side in sides(node)):
         return query
     return replace(query, root=bottom_up(query.root, _visit))

@@ -66,7 +66,20 @@ somebody tells from greater ones; infinity for all of it."""
 
 
 def rewrite_ranks(query: Query) -> Query:
-    """Windows with the conditions right above them as ranks. Raises Refusal for a window without an upper bound."""
+    """Turn a window and the condition on its number into a rank.
+
+    Raises Refusal for a window that has no upper bound and cannot be an Over.
+
+    >>> example(rewrite_ranks, '''
+    ...     SELECT item, bidder FROM bids
+    ...     QUALIFY ROW_NUMBER() OVER (PARTITION BY item ORDER BY price DESC) <= 3''')
+    Filter row_number <= 3
+      Window row_number number=row_number partition=[bids.item] order=[bids.price DESC]
+        Scan bids
+    becomes
+    Rank row_number 1..3 partition=[bids.item] order=[bids.price DESC] numbers=[…]
+      Scan bids
+    """
     expires = query.job.ttl is not None or bool(query.ttl_hints) or any(map(_expires, walk(query.root)))
     root = _Rewriting(may_expire=expires).visit(query.root, dict.fromkeys(query.outputs, math.inf))
     return replace(query, root=root)

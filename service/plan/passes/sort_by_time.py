@@ -30,7 +30,15 @@ _ORDER = (
 
 
 def sort_by_time(query: Query) -> Query:
-    """The query whose rows come in order, if they are to. Raises Refusal."""
+    """Release the rows of a query with ORDER BY in the order of time, as the watermark passes them. Raises Refusal.
+
+    >>> example(sort_by_time, "SELECT item, price FROM bids ORDER BY at", sink="append")
+    TemporalFilter clock=the clock final
+      Scan bids
+    becomes
+    TemporalFilter clock=bids begins=bids.at + 1us final most=500000 input.closing=(bids passes bids.at + 1us)
+      Scan bids
+    """
     root = query.root
     below = root.input if isinstance(root, LogicalProject) else None
     sorted_ = [node for node in walk(root) if isinstance(node, LogicalTemporalFilter) and node.order]

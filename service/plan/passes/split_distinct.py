@@ -32,7 +32,19 @@ _EXTREMES = ("min", "max", "any_value")
 
 
 def split_distinct(query: Query) -> Query:
-    """Aggregates in two steps where it pays. Raises Refusal for a hint that cannot be followed."""
+    """Split an aggregate with DISTINCT into two steps where it pays.
+
+    Raises Refusal for a hint that cannot be followed.
+
+    >>> example(split_distinct, '''
+    ...     SELECT /*+ SPLIT_DISTINCT */ status, COUNT(DISTINCT customer_id) AS n FROM orders GROUP BY status''')
+    Aggregate group=[orders.status] calls=[n: count(orders.customer_id) distinct]
+      Project …
+    becomes
+    Aggregate group=[orders.status] calls=[n: count(orders.customer_id)]
+      Aggregate group=[orders.status, orders.customer_id]
+        Project …
+    """
     return replace(query, root=bottom_up(query.root, _visit))
 
 

@@ -36,7 +36,21 @@ from rowkind.service.plan.tree import rewritten, sides, walk
 
 
 def spread_hot_keys(query: Query) -> Query:
-    """Joins and ranks with their rows dealt out. Raises Refusal for a hint that cannot be followed."""
+    """Spread the rows of a hot key over several shards where SKEW asks for it.
+
+    Raises Refusal for a hint that cannot be followed.
+
+    >>> example(spread_hot_keys, '''
+    ...     SELECT /*+ SKEW('o') */ o.order_id, c.name
+    ...     FROM orders o JOIN customers c ON o.customer_id = c.customer_id''')
+    Join inner keys=[o.customer_id = c.customer_id]
+      Normalize key=[o.order_id]
+      Scan customers c
+    becomes
+    Join inner left.spread=8 right.copies=8 keys=[o.customer_id = c.customer_id]
+      Normalize key=[o.order_id]
+      Scan customers c
+    """
     if not query.skew_hints:
         return query
     known = [found for node in walk(query.root) for side in _spreadable(node) if (found := alias(side.input))]

@@ -33,7 +33,16 @@ _Ordered = TypeVar("_Ordered", LogicalOver, LogicalRank, LogicalTemporalFilter)
 
 
 def stamp_arrivals(query: Query) -> Query:
-    """The query with the time of arrival in its order, where rows only come below and they are to come once."""
+    """Stamp rows that are only inserted with their time of arrival, where the order is by arrival and rows come once.
+
+    >>> example(stamp_arrivals, "SELECT page FROM clicks ORDER BY PROCTIME()", sink="append")
+    TemporalFilter clock=the clock final order=[PROCTIME()]
+      Scan clicks
+    becomes
+    TemporalFilter clock=the clock final order=[proctime, PROCTIME()]
+      Stamp time=proctime
+        Scan clicks
+    """
     root = where_final(query, lambda node: _stamped(node) if isinstance(node, LogicalOver) else node)
     root = bottom_up(root, _first_rows) if query.sink.mode == "append" else below_matches(root, _first_rows)
     return replace(query, root=bottom_up(root, _in_order))

@@ -33,7 +33,20 @@ from rowkind.service.plan.tree import rewritten
 
 
 def stamp_rows(query: Query) -> Query:
-    """The query with each stamp where its consumer has its groups. Raises Refusal for rows that are taken back."""
+    """Stamp rows in the shard in which their group is aggregated. Raises Refusal for rows that are retracted.
+
+    >>> example(stamp_rows, '''
+    ...     SELECT page, COUNT(*) AS n FROM clicks GROUP BY page, window(PROCTIME(), '1 minute')''')
+    Aggregate group=[clicks.page, window_1.start] calls=[n: count()]
+      …
+          Stamp time=proctime_1.proctime
+            Scan clicks
+    becomes
+    Aggregate apart=1 group=[clicks.page, window_1.start] calls=[n: count()]
+      …
+          Stamp time=proctime_1.proctime partition=[clicks.page]
+            Scan clicks
+    """
     return replace(query, root=rewritten(query.root, {LogicalStamp: _checked, LogicalAggregate: _of_groups}))
 
 
