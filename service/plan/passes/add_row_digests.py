@@ -1,9 +1,9 @@
-"""Where rows are found by their content, they are told apart by all columns of their table, also by those pruned.
+"""Distinguish rows that are found by their content by all columns of their table, pruned ones included.
 
 A retraction of a table without a key takes back a row that is equal in all columns. The first operator above such a
 table, a join, a rank or a Normalize, finds the row among those that it keeps, or finds none, and the retraction is
-unmatched. But it keeps only the columns that somebody reads, and a retraction of a row that was never sent may agree in
-these with one that was. So where columns have been pruned, a digest of the whole row is kept with the others
+unmatched. But it keeps only the columns that are read, and a retraction of a row that was never sent may agree in these
+with one that was. So where columns have been pruned, a digest of the whole row is kept with the others
 (`calc.ROW_DIGEST`), and goes no further than that operator: whatever comes out of it is exact.
 
 The table is then read whole. It costs a digest and 17 bytes of state for each row, and is not done for a table that is

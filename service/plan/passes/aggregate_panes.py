@@ -1,4 +1,4 @@
-"""Windows that overlap are added up from panes, the pieces of time into which their edges cut it.
+"""Aggregate overlapping windows from panes, the pieces into which the windows' edges cut time.
 
     HOP by 1 minute of 1 hour          SUM(x) of each minute, then of each 10 minutes, then of 6 times these
     CUMULATE by 1 minute to 1 hour     SUM(x) of each minute, then the sum of up to 60 minutes

@@ -1,12 +1,12 @@
-"""Allowed lateness: state is kept so much longer, and rows that come as late as that are still taken.
+"""Keep state longer by the allowed lateness, so that rows that come this late still count.
 
     watermark: {column: placed, delay: 5s, allowed_lateness: 1h}
 
 Everything that a watermark closes (`passes.derive_state_cleanup`) is closed later by the lateness that the tables of
-its clock allow, the longest of them: when rows are late as well as until when they are kept. What a watermark lets out
-is not (`passes.delay_until_final`): a final row goes out as early as ever, and what comes late afterwards corrects it.
-But a row without a match waits the longer (`passes.delay_null_padding`), so that it need not be taken back. Row
-patterns are not closed later: they take their rows in order.
+its clock allow, the longest of them: when rows are late as well as until when they are kept. A final row is still
+emitted as early as before (`passes.delay_until_final`), and rows that come late afterwards correct it. But an unmatched
+row waits longer (`passes.delay_null_padding`), so that it need not be retracted. Row patterns are not closed later:
+they take their rows in order.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""OVER and ranks whose results do not change: rows come in the order of their time, when the watermark has passed it.
+"""Buffer the rows of OVER and ranks until the watermark, and release them in time order, so that results are final.
 
-A row is held back below the Over until no row can come any more that belongs before it or beside it, by a temporal
-filter as for ORDER BY. Then nothing comes between rows that are there, and no frame that ends with the row, or with its
-peers, has more in it later (Flink's append OVER). A frame that looks ahead by time is complete when the watermark has
-passed that time, which `delay_until_final` waits for above the Over; one that looks ahead by rows may wait for ever.
-Nor does the number of a row change then, so that the first rows of a partition stay its first (Flink's first-row
-deduplication).
+A temporal filter below the Over buffers a row until no further row can come with an earlier or an equal time, as for
+ORDER BY. Then nothing comes between rows that are there, and no frame that ends with the row, or with its peers, has
+more in it later (Flink's append OVER). A frame that looks ahead by time is complete when the watermark has passed that
+time, which `delay_until_final` waits for above the Over; one that looks ahead by rows may wait indefinitely. Nor does
+the number of a row change then, so that the first rows of a partition stay its first (Flink's first-row deduplication).
 
 All rows of a partition are in one shard, so that they stay in order where more is due than one batch lets out. This is
 done for sinks that want final rows, and below row patterns, whose rows must not change. It is not done where rows may

@@ -1,6 +1,6 @@
-"""A function of the job's that gives another value each time is for rows that are never taken back.
+"""A function of the job that is not deterministic may only be called on rows that are never retracted.
 
-A retraction goes through the same expressions as the row that it takes back, and must come out as the same row.
+A retraction passes through the same expressions as the row that it retracts, and must yield the same row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a sink asks of its query.
+"""Check what each mode of a sink requires of its query.
 
 append    a result that is never updated or deleted from
 upsert    a key that is a unique key of the result and never NULL

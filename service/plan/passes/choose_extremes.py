@@ -1,9 +1,9 @@
-"""MAX of a column that only grows, and MIN of one that only shrinks, keep one value though rows are replaced.
+"""MAX of a column that only grows, and MIN of one that only shrinks, store one value, even if rows are replaced.
 
-A count over rows that only come is taken back with a larger one in its place, so the greatest of such counts is never
-lost, and the values below it need not be known. That holds within groups of columns that are never replaced themselves.
-(Flink's monotonicity, reaching aggregates.) Over rows that only come every extreme keeps one value anyway, and so it
-does over sessions of such rows, which lose no row but all of them together.
+A count over inserts is only ever replaced by a larger one, so the greatest of such counts is never lost, and smaller
+values need not be stored. That holds within groups of columns that are never replaced themselves. (Flink's
+monotonicity, reaching aggregates.) Over rows that only come every extreme keeps one value anyway, and so it does over
+sessions of such rows, which lose no row but all of them together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How each rank keeps its input.
+"""Choose how each rank stores its input.
 
 append       its input only inserts: rows that have fallen out of the range never come back
 improving    its input replaces rows by a unique key, none is deleted, and none ever moves to the back of its partition

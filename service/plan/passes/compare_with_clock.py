@@ -1,4 +1,4 @@
-"""Conditions that compare NOW() with a time of the row, each in one form, before filters move.
+"""Bring conditions that compare NOW() with a time of the row into one form, before filters move.
 
 What is compared is NOW() by itself, or moved by lengths of time, and on the other side something of the row alone. All
 that moves NOW() goes to the other side the other way round. A month does not: a month before NOW() may be earlier the

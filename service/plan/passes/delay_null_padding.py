@@ -1,18 +1,18 @@
-"""Rows without a match come once there can be none: the pads of interval joins, and what an anti join lets through.
+"""Delay unmatched rows until no match can come: null-padded rows of interval joins, and the rows of anti joins.
 
-While a match may still come, such a row would have to be taken back. So it waits until the interval has passed, and
-what an outer interval join makes of inputs that only insert is never taken back, as in Flink. A temporal filter right
-above the join holds it; should its match come meanwhile, the two cancel there. Pairs do not wait.
+A row that is emitted earlier would be retracted if a match came. So it waits until the interval has passed, and an
+outer interval join of inputs that only insert never retracts a row, as in Flink. A temporal filter right above the join
+buffers it; if its match comes meanwhile, the two cancel there. Pairs do not wait.
 
-    LEFT JOIN        a pad is what has no b.ts, as a pair has one. It waits for a.ts
+    LEFT JOIN        a null-padded row has no b.ts. It waits for a.ts
     RIGHT JOIN       likewise
     FULL JOIN        each of the two
     anti join        all rows wait for a.ts
 
-A row that has no time itself meets nobody, so that its pad need not wait.
+A row whose own time is NULL matches nothing, so its null-padded row need not wait.
 
-Who says `emit: changes` gets pads at once, and -D of them when a match comes: then the result is after every batch the
-SQL over all rows until then.
+With `emit: changes`, null-padded rows are emitted at once, and retracted when a match comes: after every batch, the
+result is that of the SQL over all rows until then.
 
 Of an inner or a semi join, rows without a time are left out below it: they match nothing, and no watermark passes them.
 """

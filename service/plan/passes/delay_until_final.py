@@ -1,7 +1,7 @@
-"""Results that come once, when they are final: `emit: final`, which an append sink of windows needs.
+"""Emit each result once, when it is final: `emit: final`, which an append sink of windows needs.
 
-A row of a window is held back until no change of it can come any more: until the watermark passes the end of the
-window. What follows the time of a table is enough for that, whatever the query has made of it.
+A row of a window is buffered until it can change no more: until the watermark passes the end of the window. What
+follows the time of a table is enough for that, whatever the query has made of it.
 
 Where tables allow rows to be late (`passes.apply_allowed_lateness`), a row goes out at the same time, and what comes
 late afterwards corrects it. Such a result is none for an append sink.

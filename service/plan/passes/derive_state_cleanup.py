@@ -1,4 +1,4 @@
-"""What a watermark lets go of: where a key carries a time, rows before it can change nothing any more.
+"""Evict state by the watermark: if a key contains a time, rows before the watermark can change nothing any more.
 
     aggregate       a group column follows the time of a table: a window, a day, the time itself
     rank            a column of the partition does
@@ -10,8 +10,8 @@
     aggregate       of sessions, the last time of each and the gap
     over            of final rows whose frames are lengths of time, the times of the rows themselves
 
-Then no change can come any more for a key whose time the watermark has passed, and its state goes. What comes for it
-all the same is late. A TTL, which only approximates this, is not needed there.
+No further change can come for a key whose time the watermark has passed, so its state is evicted. A change that comes
+afterwards is late. A TTL, which only approximates this, is not needed there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Equal keys: `left = right` among the conditions of a join becomes part of its key.
+"""Make each `left = right` among the conditions of a join part of its key.
 
 Both sides are cast to the type in which Spark SQL compares them, so that equal values have equal key bytes: 1 = 1L, and
 1.0 = 1.00 as decimals. The rest of the condition is evaluated on pairs of rows.

@@ -1,9 +1,10 @@
-"""What all alternatives of a condition ask for is asked for once, in front of them.
+"""Factor out the conditions that all alternatives of an OR have in common.
 
     (l.k = r.k AND l.v = 1) OR (l.k = r.k AND r.v > 2)      l.k = r.k AND (l.v = 1 OR r.v > 2)
 
-So an equality that is written into every branch is a join's key, and a filter of one side sinks. That is the
-distributive law, which holds with NULLs, too. What may fail stays where it is: conditions before it guard it.
+So an equality that is written into every branch becomes a join's key, and a filter of one side can be pushed down. That
+is the distributive law, which also holds with NULLs. A condition that may fail stays where it is: the conditions before
+it guard it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conditions on NOW(): rows that come and go because time passes.
+"""Turn conditions on NOW() into temporal filters, which insert and retract rows as time passes.
 
     ts > NOW() - INTERVAL '1' DAY     until ts + 1 day
     ts <= NOW()                       from ts on

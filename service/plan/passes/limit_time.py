@@ -1,4 +1,4 @@
-"""How long each input of an operator is kept: a STATE_TTL hint, else the table's `ttl`, else the job's.
+"""Set how long each input of an operator is kept: by a STATE_TTL hint, else the table's `ttl`, else the job's.
 
 A hint names a table or a derived table by its alias. It holds for the operators that this input goes to first. Where
 all rows that come are taken back when they expire (`passes.retract_expired_rows`), an input is kept as long as they

@@ -1,9 +1,9 @@
-"""Where rows are left out by the answer of a mark join alone, the join leaves them out.
+"""Turn a mark join whose flag is used only as a filter into a semi or anti join.
 
-    WHERE or HAVING asks for      mark join             becomes
-    the answer                    EXISTS, IN            a semi join
-    NOT the answer                EXISTS                an anti join
-    NOT the answer                IN, with its NULLs    a NOT IN
+    WHERE or HAVING has           mark join             becomes
+    the flag                      EXISTS, IN            a semi join
+    NOT the flag                  EXISTS                an anti join
+    NOT the flag                  IN, with its NULLs    a NOT IN
 
 So says `HAVING k IN (SELECT …)`, and a derived table with `EXISTS (…) AS found` whose reader asks for `found`. Such a
 join may sink below others (`passes.push_semi_joins`), and what it leaves out is not sent on with an answer first.

@@ -1,4 +1,4 @@
-"""Operators that differ in nothing but the columns that are read of them keep the columns of all, and so are one.
+"""Merge operators that differ only in which columns are read: one operator keeps the union of the columns.
 
     SELECT … FROM (SELECT id, name FROM customers) a … JOIN (SELECT id, city FROM customers) b ON …
 

@@ -1,8 +1,8 @@
-"""Where a window ends follows from where it begins: rows grouped by both are grouped by the beginning.
+"""Group by the start of a window alone where the SQL groups by its start and end: the end follows from the start.
 
     GROUP BY window_start, window_end, k      window_start + size AS window_end … GROUP BY window_start, k
 
-Keys become shorter by that, and a filter on the end one on the beginning.
+Keys become shorter, and a filter on the end becomes one on the start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Outer joins that only inner rows survive become inner joins.
+"""Turn outer joins into inner joins where a condition above removes all null-padded rows.
 
-A condition further up that is never true of a padded row (`p.paid > 10` above a LEFT JOIN of p) removes every pad: the
-join is run without them, which needs neither match counts nor pads, and lets filters sink on both sides.
+A condition further up that is never true of a padded row (`p.paid > 10` above a LEFT JOIN of p) removes every
+null-padded row. The inner join needs no match counts, and filters can be pushed into both of its sides.
 """
 
 from __future__ import annotations

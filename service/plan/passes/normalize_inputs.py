@@ -1,4 +1,4 @@
-"""Normalize where a consumer needs old rows that a table does not bring.
+"""Add a Normalize where a consumer needs old rows that a table does not send.
 
 An upsert table never says which row an update replaces, and a retract table with a primary key may send a bare +U, or
 take back what was not there, unless the job says that it is exact. That does no harm where the consumer finds the old

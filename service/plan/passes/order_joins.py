@@ -1,4 +1,4 @@
-"""Three and more inner joins are run in the order in which least is kept between them.
+"""Run three and more inner joins in the order that keeps the fewest rows between them.
 
 Each join keeps its two inputs, so that what an order costs is what it joins in between. There are no statistics: an
 order is better by what the plan knows for certain or by what references are for (`traits.join_graph`), namely

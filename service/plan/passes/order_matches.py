@@ -1,9 +1,9 @@
-"""Row patterns are over rows that do not change, in an order that a watermark makes final.
+"""Match row patterns over rows that do not change, in an order that a watermark makes final.
 
-Rows that change, such as those of windows, are matched once they are final: a temporal filter holds them back until the
-watermark has passed the time by which they are ordered. What comes for them later is late, as in a sink of final rows.
-All that is due comes out at once: what stayed behind would be late for the pattern. Results of OVER, and ranks, that go
-by the time are final already (`passes.buffer_until_watermark`).
+Rows that change, such as those of windows, are matched once they are final: a temporal filter buffers them until the
+watermark has passed the time by which they are ordered. A change that comes later is late, as in a sink of final rows.
+All rows that are due are released at once: those that stayed behind would be late for the pattern. Results of OVER, and
+ranks, that go by the time are final already (`passes.buffer_until_watermark`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Only columns that somebody further up reads are carried, and only those are read from the topics."""
+"""Carry only the columns that a downstream operator reads, and read only those from the topics."""
 
 from __future__ import annotations
 

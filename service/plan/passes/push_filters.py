@@ -1,4 +1,4 @@
-"""Filters sink: conditions move down to the scans, or into the joins, as far as they may.
+"""Push conditions down to the scans, or into the joins, as far as the result stays the same.
 
     WHERE on one side       sinks into a side that is not padded (both of an inner join, the left one of a LEFT JOIN)
     WHERE on both sides     becomes part of an inner join's condition
@@ -13,9 +13,9 @@
 
 Elsewhere a condition stays where it is: below an outer join it would decide about pads that it was not asked about.
 
-Conditions that AND holds together guard each other in the order in which they are written, `k <> 0 AND 10 / k > 1`,
-and a join guards what stands above it. So what may fail stays where it is if it would leave a guard behind. `Possible`
-of it sinks instead, which takes out the rows that it is not true of, and lets pass those on which it fails.
+Conditions that AND holds together guard each other in the order in which they are written, `k <> 0 AND 10 / k > 1`, and
+a join guards what stands above it. So what may fail stays where it is if it would leave a guard behind. `Possible` of
+it sinks instead, which takes out the rows that it is not true of, and lets pass those on which it fails.
 
 A condition on NOW() is a filter by itself in the end (`passes.filter_by_clock`), and never a part of what a join asks:
 where it cannot sink it stays above an inner join.

@@ -1,4 +1,4 @@
-"""Semi joins sink below joins: what they leave out is neither joined nor kept there.
+"""Push semi joins below joins, so that the rows that they leave out are neither joined nor kept there.
 
     (a JOIN b) SEMI JOIN s ON a.k = s.k     becomes     (a SEMI JOIN s ON a.k = s.k) JOIN b
 

@@ -1,8 +1,8 @@
-"""Where rows that were held back go on to somebody who goes by the same time, all that is due comes in one batch.
+"""Below an operator that closes by the same watermark, release all rows that are due in one batch.
 
-A temporal filter lets out so many rows at a time (`delay_until_final.AT_ONCE`), and the others in the next batches.
-Above it a window may be closed by then: what stayed behind would be late, or would begin a window again. The one filter
-below the sink, and that of an OVER or a rank whose rows go to the sink, may take their time.
+A temporal filter releases a bounded number of rows at a time (`delay_until_final.AT_ONCE`), and the others in the next
+batches. By then a downstream window may be closed: the remaining rows would be late, or would begin the window again.
+The bound stays for the filter below the sink, and for that of an OVER or a rank whose rows go to the sink.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An upsert sink over rows that its key does not identify: one of them stands for each key, if the job says which.
+"""Choose one row per key for an upsert sink whose key does not identify the rows, if the job says which one.
 
 `on_conflict: last` keeps the row that arrived last, `first` the one that arrived first. It is ROW_NUMBER() = 1 by
-arrival, so that another row takes the place of one that is deleted. (Flink's SinkUpsertMaterializer keeps the last.)
+arrival, so that the next row replaces one that is deleted. (Flink's SinkUpsertMaterializer keeps the last.)
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Expiry that is told: with `on_expire: retract`, rows whose TTL is over are taken back from all that was made of them.
+"""Retract expired rows from all results: a row whose TTL is over is retracted if `on_expire: retract` says so.
 
-A Normalize with a clock is put above each table that says so, or at the input that a hint names, and is the only one to
-know of the TTL: what comes out of it are the rows that are alive. So operators over nothing but such rows have none,
-and their result is the SQL over these. Where other rows come in, which are forgotten, their TTL holds as everywhere.
+A Normalize with a clock is added above each such table, or at the input that a hint names. It alone applies the TTL: it
+emits the rows that are alive. So operators that read only such rows have no TTL, and their result is that of the SQL
+over the rows that are alive. The TTL of rows from other tables, which are dropped silently, applies as everywhere.
 
-As it keeps the rows by their key, it finds old rows, too, that a table leaves out.
+As the Normalize stores rows by their key, it also finds the old rows that a table does not send.
 """
 
 from __future__ import annotations

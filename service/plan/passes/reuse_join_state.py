@@ -1,4 +1,4 @@
-"""An input of a join that comes from a join by the same key is not kept: its rows are made anew when they are needed.
+"""Do not store an input of a join that comes from a join by the same key: recompute its rows when they are needed.
 
     a JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k      a, b and c are kept, and not a JOIN b as well
 
@@ -8,7 +8,7 @@ than to have those rows joined once more. Kept all the same are inputs
 
     of pairs that a condition chose     it would be asked again about all pairs of a key, of which it let pass a few
     with computed columns or a filter   they would be computed again
-    whose rows expire or are let go of  what a row was joined with may be gone when it is made anew
+    whose rows expire or are evicted    what a row was joined with may be gone when it is recomputed
     of a side that hot keys spread      its rows are in several shards
     that have pads of the other side    their rows are counted for each row that comes, and counting is cheap
     of a join in another stage          where the other input comes from further down (`translate.joins`)

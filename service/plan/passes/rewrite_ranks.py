@@ -1,4 +1,4 @@
-"""Ranks: a window's number and the conditions on it become one operator.
+"""Rewrite a window's number and the conditions on it as one operator, a rank.
 
     ROW_NUMBER() OVER (PARTITION BY k ORDER BY t) AS n … WHERE n <= 3     rank from 1 to 3 by t
     … WHERE n BETWEEN 3 AND 5, n = 2, n > 1 AND n < 4                     rank in that range

@@ -1,9 +1,9 @@
-"""Rows in the order of time: ORDER BY behind the whole query, whose first column follows the time of a table.
+"""Emit rows in time order: an ORDER BY of the whole query whose first column follows the time of a table.
 
-A row is held back until no row can come any more that belongs before it: until the watermark passes its time. So the
-temporal filter that `sql.time_order` has put below the SELECT list gets the watermark's clock here. All rows are in one
-shard, as there is one order of all; what the watermark has left behind is late, and has no place in it. (Flink's
-temporal sort, and its parallelism of one.)
+A row is buffered until no earlier row can come: until the watermark passes its time. So the temporal filter that
+`sql.time_order` has put below the SELECT list gets the watermark's clock here. All rows are in one shard, as there is
+one order of all; what the watermark has left behind is late, and has no place in it. (Flink's temporal sort, and its
+parallelism of one.)
 """
 
 from __future__ import annotations

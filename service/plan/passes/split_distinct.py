@@ -1,4 +1,4 @@
-"""A hot group's DISTINCT is split by its values, so that they spread over the shards.
+"""Split the DISTINCT of a hot group by its values, so that the values spread over the shards.
 
     SELECT g, COUNT(DISTINCT x) … GROUP BY g     COUNT(x) by g over the rows of SELECT DISTINCT g, x
 

@@ -1,12 +1,12 @@
-"""A key with very many rows is spread over several shards where the hint SKEW asks for it.
+"""Spread a key with very many rows over several shards where the hint SKEW asks for it.
 
     SELECT /*+ SKEW('o') */ … FROM orders o JOIN customers c ON …   rows of `o` with one key are dealt out to 8 shards,
                                                                     rows of `c` are copied to each of them
     SELECT /*+ SKEW('o' = 32) */ …                                  to 32 shards
     SELECT /*+ SKEW('o') */ … ROW_NUMBER() OVER (…) … <= 3          a rank in each of 8 shards, then one of their first
 
-That is right where no row is asked for by what is in other shards: a row that is dealt out meets all that it may match.
-A row of the other side that is kept without a match could not know what its copies meet.
+That is right where no result depends on rows in other shards: a row that is spread meets all rows that it may match.
+The join must not preserve the other side: a copied row does not know what its other copies match.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where rows get the time at which they are processed: PROCTIME() as a column.
+"""Choose where rows get the time at which they are processed: PROCTIME() as a column.
 
-A row that is taken back later would be taken back with another time than it came with, so there is none of that below.
+A retraction would get another time than the row that it retracts, so the input may only insert.
 
 An aggregate over windows of that time wants the rows of a group in one shard, and all rows of a batch have one time. So
 the other columns of the group say in which shard a row gets its time, and there it is added up: nothing is shuffled in
