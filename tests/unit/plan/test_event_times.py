@@ -9,7 +9,8 @@ import pytest
 
 from rowkind.service.job.load import load
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.pipeline import PASSES, logical
+from rowkind.service.plan.phases import PASSES
+from rowkind.service.plan.pipeline import logical
 from rowkind.service.plan.traits.event_times import event_times
 
 JOB = """
