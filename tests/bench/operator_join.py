@@ -29,6 +29,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.join import input as input_module
 from rowkind.operators.join import join as join_module
 from rowkind.operators.join.input import Side
 from rowkind.operators.join.join import Join, JoinKind, JoinSpec
@@ -132,7 +133,7 @@ def _stages() -> Iterator[dict[str, float]]:
 
         setattr(owner, name, classmethod(wrapper) if isinstance(function, classmethod) else wrapper)
 
-    timed(join_module, "resolve", "1 resolve")
+    timed(input_module, "resolve", "1 resolve")
     timed(Join, "_rows_of_touched_keys", "2 look up and number keys")
     timed(join_module.Pairs, "of", "3 pairs")
     timed(join_module, "pads", "4 pads")
