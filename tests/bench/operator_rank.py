@@ -41,15 +41,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--batch", type=int, default=100_000)
+    parser.add_argument("--state", type=int, default=max(SIZES), help="rows of state at most")
     parser.add_argument("--only", choices=["retraction", "append"], default=None)
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     profile = cProfile.Profile() if arguments.profile else None
     if arguments.only != "append":
         for values in (1 << 50, 100, 1):
-            for size in SIZES:
-                _retraction(size, arguments.batch, values, profile)
-        _queue(max(SIZES), arguments.batch, profile)
+            for size in (each for each in SIZES if each <= arguments.state):
+                _retraction(size, arguments.state, arguments.batch, values, profile)
+        _queue(arguments.state, arguments.batch, profile)
     if arguments.only != "retraction":
         top = RankSpec(Ranking("row_number", 1, 3), "append")
         last = RankSpec(Ranking("row_number", 1, 1, "latest first"), "append")
@@ -63,10 +64,10 @@ def main() -> None:
         pstats.Stats(profile).sort_stats("tottime").print_stats(30)
 
 
-def _retraction(size: int, batch_rows: int, different: int, profile: cProfile.Profile | None) -> None:
-    """Top 10 of partitions of `size` rows with so many values, a million rows in all and at most 100 partitions."""
+def _retraction(size: int, most: int, batch_rows: int, different: int, profile: cProfile.Profile | None) -> None:
+    """Top 10 of partitions of `size` rows with so many values, `most` rows in all and at most 100 partitions."""
     random = np.random.default_rng(7)
-    partitions = min(100, max(SIZES) // size)
+    partitions = min(100, most // size)
     rows = size * partitions
     values = random.integers(0, different, rows)
     operator = Rank(RankSpec(Ranking("row_number", 1, 10), "retract"))
