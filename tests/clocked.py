@@ -17,7 +17,7 @@ from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.execute.watermarks import Watermarks
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query.memory import NOT_TRUNCATED, MemoryEngine, MemoryState
 from rowkind.service.query.trial import read

@@ -17,7 +17,7 @@ from rowkind.service.job.load import load
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.salvage import decoder_of
-from rowkind.service.physical import PhysicalScan
+from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.plan.pipeline import plan, source_table
 from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.kafka.tables import pass_on

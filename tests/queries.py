@@ -19,22 +19,19 @@ from rowkind.operators.changelog import ChangelogMode, RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.operators.join.facts import HAS_NULL, NOT_EMPTY
 from rowkind.operators.rank.ranking import Ranking
-from rowkind.service.physical import (
-    PhysicalAggregate,
-    PhysicalInput,
-    PhysicalJoin,
-    PhysicalNode,
-    PhysicalNormalize,
-    PhysicalOperator,
-    PhysicalRank,
-    PhysicalScan,
-    PhysicalSink,
-    PhysicalUnion,
-)
 from rowkind.service.physical.aggregation import AggregateCall, Aggregation
 from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.expression import Expression
 from rowkind.service.physical.keys import Key, SubKeyPart
+from rowkind.service.physical.node import (
+    PhysicalInput,
+    PhysicalNode,
+    PhysicalOperator,
+    PhysicalScan,
+    PhysicalSink,
+    PhysicalUnion,
+)
+from rowkind.service.physical.operators import PhysicalAggregate, PhysicalJoin, PhysicalNormalize, PhysicalRank
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.physical.tree import walk
 

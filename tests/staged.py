@@ -21,8 +21,8 @@ from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.execute.metrics import add
 from rowkind.service.execute.route import pieces, scanned
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
 from rowkind.service.physical.graph import Graph, graph
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.memory import marks_of_tables, pruned
 from rowkind.service.query.streaming import opens, stages
 from rowkind.service.query.trial_on_spark import changes_of

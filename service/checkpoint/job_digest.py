@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 
 _OF_TOPICS = {"partitions", "replication", "create", "delivery", "on_lost"}

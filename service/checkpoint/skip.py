@@ -12,8 +12,8 @@ from rowkind.service.checkpoint.remote_folder import looking_into
 from rowkind.service.execute.operators import tables
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.cluster import Cluster
-from rowkind.service.physical import PhysicalScan
 from rowkind.service.physical.graph import graph
+from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import PlannedQuery
 from rowkind.service.plan.sql.scope import near

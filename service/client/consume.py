@@ -27,9 +27,9 @@ from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.growth import until_growth
 from rowkind.service.kafka.offsets import At, Range
-from rowkind.service.physical import PhysicalScan
 from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.keys import Key
+from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.physical.source_table import SourceTable
 
 _PAUSE_SECONDS = 0.1

@@ -21,8 +21,9 @@ from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Rows, concat_binary
 from rowkind.service.execute.column_times import in_us
 from rowkind.service.execute.watermarks import Watermarks
-from rowkind.service.physical import PhysicalLookup, PhysicalOperator, PhysicalScan
 from rowkind.service.physical.graph import GraphScan
+from rowkind.service.physical.node import PhysicalOperator, PhysicalScan
+from rowkind.service.physical.operators import PhysicalLookup
 from rowkind.service.physical.source_table import Watermark
 
 _YEAR_1_US = -62_135_596_800_000_000

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowkind.service.physical import PhysicalAggregate, PhysicalMatch, PhysicalOperator, PhysicalOver
 from rowkind.service.physical.aggregation import AggregateCall
 from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.matching import CalledColumn
+from rowkind.service.physical.node import PhysicalOperator
+from rowkind.service.physical.operators import PhysicalAggregate, PhysicalMatch, PhysicalOver
 from rowkind.service.physical.over_call import WindowCall
 
 FallibleCall = AggregateCall | WindowCall | CalledColumn

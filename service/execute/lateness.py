@@ -12,8 +12,9 @@ from rowkind.operators.columns.changes import Changes, Int64s, Mask
 from rowkind.operators.columns.rowtime import BEGINNING, END
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.column_times import TimeOf
-from rowkind.service.physical import PhysicalAggregate, PhysicalLookup, PhysicalOperator
 from rowkind.service.physical.calc import Calc
+from rowkind.service.physical.node import PhysicalOperator
+from rowkind.service.physical.operators import PhysicalAggregate, PhysicalLookup
 from rowkind.service.physical.tree import inputs
 
 

@@ -17,7 +17,8 @@ from rowkind.operators.temporal_join.lookup import LookupJoin, LookupJoinSpec
 from rowkind.operators.temporal_join.nearest import LAST_PLACE, NOWHERE
 from rowkind.operators.temporal_join.versions import Deletes
 from rowkind.service.execute.column_times import in_us, until
-from rowkind.service.physical import PhysicalLookup, PhysicalScan
+from rowkind.service.physical.node import PhysicalScan
+from rowkind.service.physical.operators import PhysicalLookup
 from rowkind.service.physical.time_match import Comparison, TimeMatch
 
 

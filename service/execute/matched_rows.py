@@ -23,9 +23,9 @@ from rowkind.service.execute.column_times import MicrosOf
 from rowkind.service.execute.expressions import ADVICE, ExpressionError, evaluate, failing, truth
 from rowkind.service.execute.fallible import fallible_calls
 from rowkind.service.execute.values import read
-from rowkind.service.physical import PhysicalMatch
 from rowkind.service.physical.calc import OnError
 from rowkind.service.physical.matching import CalledColumn, Matching
+from rowkind.service.physical.operators import PhysicalMatch
 
 
 def match_spec(node: PhysicalMatch) -> MatchSpec:

@@ -26,7 +26,6 @@ from rowkind.operators.rank.rank import Rank, RankSpec
 from rowkind.operators.time.session import Session, SessionSpec
 from rowkind.operators.time.stamp import Stamp
 from rowkind.operators.time.temporal_filter import TemporalFilter, TemporalFilterSpec
-from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition, run
 from rowkind.service.execute.column_times import TimeOf, near_of, until
@@ -36,36 +35,48 @@ from rowkind.service.execute.matched_rows import match_spec
 from rowkind.service.execute.over import ColumnsOf, Measured, PackedResults, over_call
 from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
 from rowkind.service.execute.rows_in_sessions import Started, Times
-from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
+from rowkind.service.physical.node import PhysicalInput, PhysicalNode, PhysicalOperator, PhysicalScan, PhysicalUnion
+from rowkind.service.physical.operators import (
+    PhysicalAggregate,
+    PhysicalJoin,
+    PhysicalLookup,
+    PhysicalMatch,
+    PhysicalNormalize,
+    PhysicalOver,
+    PhysicalRank,
+    PhysicalSession,
+    PhysicalStamp,
+    PhysicalTemporalFilter,
+)
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.physical.tree import walk
 
 
-def _aggregate(node: physical.PhysicalAggregate, refreshes: bool) -> Operator:
+def _aggregate(node: PhysicalAggregate, refreshes: bool) -> Operator:
     fallible = fallible_calls(node.aggregation.calls, node.calc)
     return Aggregate(replace(spec_of(node.aggregation), refreshes=refreshes, fallible=fallible))
 
 
-def _lookup(node: physical.PhysicalLookup, refreshes: bool) -> Operator:
+def _lookup(node: PhysicalLookup, refreshes: bool) -> Operator:
     sides = _side(node.left, node.left_input), _side(node.right, node.right_input)
     return by_arrival(node, *sides, refreshes) if node.match is None else as_of(node, node.match, *sides, refreshes)
 
 
-def _temporal_filter(node: physical.PhysicalTemporalFilter, refreshes: bool) -> Operator:
+def _temporal_filter(node: PhysicalTemporalFilter, refreshes: bool) -> Operator:
     row = node.input.calc.output
     begins, ends = (None if each is None else TimeOf(row, each) for each in (node.begins, node.ends))
     return TemporalFilter(TemporalFilterSpec(begins, ends, node.most, refreshes, node.whole))
 
 
-def _stamp(node: physical.PhysicalStamp, _refreshes: bool) -> Operator:
+def _stamp(node: PhysicalStamp, _refreshes: bool) -> Operator:
     return Stamp(Started(node.schema.select(node.schema.names[-1:])))
 
 
-def _match(node: physical.PhysicalMatch, _refreshes: bool) -> Operator:
+def _match(node: PhysicalMatch, _refreshes: bool) -> Operator:
     return MatchRecognize(match_spec(node))
 
 
-def _join(node: physical.PhysicalJoin, refreshes: bool) -> Operator:
+def _join(node: PhysicalJoin, refreshes: bool) -> Operator:
     left, right = node.left.calc.output, node.right.calc.output
     left_side, right_side = _side(node.left, node.left_input), _side(node.right, node.right_input)
     matches = condition(node.condition, left, right, node.on_error) if node.condition else None
@@ -88,11 +99,11 @@ def _join(node: physical.PhysicalJoin, refreshes: bool) -> Operator:
             assert_never(node.kind)
 
 
-def _remake(node: physical.PhysicalNode, chosen: PhysicalInput, name: str) -> JoinedRows | None:
+def _remake(node: PhysicalNode, chosen: PhysicalInput, name: str) -> JoinedRows | None:
     """How the rows of an input are made anew of what the join below keeps; None where they are kept."""
     if not chosen.remade:
         return None
-    assert isinstance(node, physical.PhysicalJoin), "nothing else keeps all that its rows are made of"
+    assert isinstance(node, PhysicalJoin), "nothing else keeps all that its rows are made of"
     below = _join(node, refreshes=False)
     assert isinstance(below, Join), "a join that emits pairs"
     return JoinedRows(below.spec, name, partial(run, node.calc))
@@ -106,7 +117,7 @@ def _answers(row: Record) -> tuple[bytes, bytes, bytes]:
     return found[0], found[1], found[-1]
 
 
-def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
+def _rank(node: PhysicalRank, refreshes: bool) -> Operator:
     row, admits = node.input.calc.output, None
     if node.condition is not None:
         numbers, functions = node.condition.numbers, node.condition.functions
@@ -132,7 +143,7 @@ def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
     )
 
 
-def _normalize(node: physical.PhysicalNormalize, refreshes: bool) -> Operator:
+def _normalize(node: PhysicalNormalize, refreshes: bool) -> Operator:
     row = node.input.calc.output
     alike = SameRows(row) if any(field.type.varies for field in row.fields) else None
     side = replace(_side(node.input, node.state), alike=alike)
@@ -141,7 +152,7 @@ def _normalize(node: physical.PhysicalNormalize, refreshes: bool) -> Operator:
     return Expiry(side, only_comes=node.only_comes, refreshes=refreshes, arrivals=node.arrivals)
 
 
-def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:
+def _session(node: PhysicalSession, refreshes: bool) -> Operator:
     row, closing = node.input.calc.output, node.state.closing
     return Session(
         SessionSpec(
@@ -160,7 +171,7 @@ def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:
     )
 
 
-def _over(node: physical.PhysicalOver, refreshes: bool) -> Operator:
+def _over(node: PhysicalOver, refreshes: bool) -> Operator:
     row = node.input.calc.output
     read = dict.fromkeys(name for call in node.calls for name in call.reads)
     return Over(
@@ -181,7 +192,7 @@ def _over(node: physical.PhysicalOver, refreshes: bool) -> Operator:
     )
 
 
-def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
+def _side(node: PhysicalNode, chosen: PhysicalInput) -> Side:
     salt = node.calc.key.salt
     return Side(
         chosen.layout,
@@ -194,41 +205,41 @@ def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
     )
 
 
-def _until(node: physical.PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
+def _until(node: PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
     return until(node.calc.output, chosen.closing)
 
 
-def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:
+def sources(node: PhysicalOperator) -> tuple[SourceTable | None, ...]:
     """By side, the table whose changes reach the operator as they were sent; None where something lies between."""
     return tuple(each.source if isinstance(each, PhysicalScan) else None for each in node.sides)
 
 
-def tables(node: physical.PhysicalOperator) -> tuple[str, ...]:
+def tables(node: PhysicalOperator) -> tuple[str, ...]:
     """The tables that an operator's rows are made of; its arrival numbers are of one of these."""
     return tuple(dict.fromkeys(each.source.table for each in walk(node) if isinstance(each, PhysicalScan)))
 
 
-def _is_upsert(node: physical.PhysicalNode) -> bool:
+def _is_upsert(node: PhysicalNode) -> bool:
     """Whether a delete of a row that was never there is nothing unusual, as in an upsert topic, and not counted."""
     if isinstance(node, PhysicalUnion):
         return any(_is_upsert(each) for each in node.inputs)
     return isinstance(node, PhysicalScan) and node.source.mode == "upsert"
 
 
-_OPERATORS: Mapping[type[physical.PhysicalOperator], Callable[[Any, bool], Operator]] = {
-    physical.PhysicalJoin: _join,
-    physical.PhysicalAggregate: _aggregate,
-    physical.PhysicalRank: _rank,
-    physical.PhysicalSession: _session,
-    physical.PhysicalOver: _over,
-    physical.PhysicalLookup: _lookup,
-    physical.PhysicalNormalize: _normalize,
-    physical.PhysicalTemporalFilter: _temporal_filter,
-    physical.PhysicalStamp: _stamp,
-    physical.PhysicalMatch: _match,
+_OPERATORS: Mapping[type[PhysicalOperator], Callable[[Any, bool], Operator]] = {
+    PhysicalJoin: _join,
+    PhysicalAggregate: _aggregate,
+    PhysicalRank: _rank,
+    PhysicalSession: _session,
+    PhysicalOver: _over,
+    PhysicalLookup: _lookup,
+    PhysicalNormalize: _normalize,
+    PhysicalTemporalFilter: _temporal_filter,
+    PhysicalStamp: _stamp,
+    PhysicalMatch: _match,
 }
 
 
-def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Operator:
+def operator(node: PhysicalOperator, *, refreshes: bool = False) -> Operator:
     """What runs over the shards of `node`; it pickles. `refreshes`: it says which rows were written again."""
     return _OPERATORS[type(node)](node, refreshes)

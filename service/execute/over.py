@@ -16,7 +16,7 @@ from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.over.given import OverCall
 from rowkind.operators.over.scale import LARGEST, LEAST, codes
 from rowkind.service.execute.column_times import in_us
-from rowkind.service.physical import OrderMeasure
+from rowkind.service.physical.operators import OrderMeasure
 from rowkind.service.physical.over_call import WindowCall
 
 

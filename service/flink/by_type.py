@@ -21,14 +21,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import PlanError, Refusal, SqlSpan, span
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalBinary,
-    LogicalFilter,
-    LogicalNode,
-    LogicalOver,
-    LogicalProject,
-)
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalBinary, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalOver
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.parse import parse

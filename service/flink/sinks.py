@@ -20,7 +20,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.physical.graph import graph
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import PlanError, Refusal
-from rowkind.service.plan.logical import LogicalNode
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.pipeline import logical, plan
 
 

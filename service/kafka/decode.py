@@ -38,7 +38,7 @@ from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.unavailable import refusal, unavailable
 from rowkind.service.kafka.value_format import Envelopes, Raw, scatter
-from rowkind.service.physical import PhysicalScan
+from rowkind.service.physical.node import PhysicalScan
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.salvage import decoder_of
 from rowkind.service.kafka.spec import SourceSpec, from_option
 from rowkind.service.kafka.unanswered import writing
-from rowkind.service.physical import PhysicalScan
 from rowkind.service.physical.graph import GraphScan
+from rowkind.service.physical.node import PhysicalScan
 
 LabelledBlock = tuple[int, int, Block]
 """A block with the label of its shard and its level."""

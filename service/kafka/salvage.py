@@ -29,7 +29,7 @@ from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.decode import DecodedRecords, Decoder
 from rowkind.service.kafka.faults import Faults
 from rowkind.service.kafka.record import Records
-from rowkind.service.physical import PhysicalScan
+from rowkind.service.physical.node import PhysicalScan
 
 _STAGES = ("framing", "schema", "value")
 """Where a record fails whose row is not known; at the others it is not even known that it is an update."""

@@ -17,7 +17,7 @@ from rowkind.operators.columns.changes import Changes
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.library.plan import Plan
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.query import trial

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.explain.render import render
 
 

@@ -12,17 +12,13 @@ from dataclasses import fields
 from typing import Any
 
 from rowkind.avro.schema import Field, Record, Type
-from rowkind.service.physical import (
-    PhysicalNode,
-    PhysicalScan,
-    PhysicalUnion,
-    RankCondition,
-)
 from rowkind.service.physical.aggregation import Aggregation
 from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.physical.digests import AS_NAMED, ColumnTexts, Walk
 from rowkind.service.physical.expression import Expand, Expression
 from rowkind.service.physical.matching import DefinedVariable
+from rowkind.service.physical.node import PhysicalNode, PhysicalScan, PhysicalUnion
+from rowkind.service.physical.operators import RankCondition
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.physical.tree import inputs
 

@@ -21,20 +21,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from rowkind.service.physical import (
-    PhysicalAggregate,
-    PhysicalMatch,
-    PhysicalNode,
-    PhysicalNormalize,
-    PhysicalOperator,
-    PhysicalScan,
-    PhysicalSink,
-    PhysicalTemporalFilter,
-    Traits,
-)
 from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.clocks import Clock
 from rowkind.service.physical.computes import computes
+from rowkind.service.physical.node import PhysicalNode, PhysicalOperator, PhysicalScan, PhysicalSink, Traits
+from rowkind.service.physical.operators import (
+    PhysicalAggregate,
+    PhysicalMatch,
+    PhysicalNormalize,
+    PhysicalTemporalFilter,
+)
 from rowkind.service.physical.tree import clock, fused, inputs, level, remade_inputs, without_unions
 
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rowkind.operators.field_roles import children
-from rowkind.service.physical import (
+from rowkind.service.physical.clocks import Clock
+from rowkind.service.physical.node import PhysicalNode, PhysicalOperator, PhysicalScan, PhysicalSink, PhysicalUnion
+from rowkind.service.physical.operators import (
     PhysicalAggregate,
     PhysicalJoin,
-    PhysicalNode,
     PhysicalNormalize,
-    PhysicalOperator,
-    PhysicalScan,
-    PhysicalSink,
     PhysicalTemporalFilter,
-    PhysicalUnion,
 )
-from rowkind.service.physical.clocks import Clock
 
 
 def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:

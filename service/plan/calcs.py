@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Field, Record, Type
-from rowkind.service import physical
 from rowkind.service.physical.calc import Calc, OnError
 from rowkind.service.physical.expression import PLACE, Expand, Expression
 from rowkind.service.physical.keys import Key, Salt, SubKeyPart
+from rowkind.service.physical.operators import RankCondition
 from rowkind.service.plan.columns import by_name, columns
-from rowkind.service.plan.logical import LogicalExpand, LogicalFilter, LogicalNode, LogicalProject, LogicalRank
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved, show
@@ -103,14 +105,14 @@ def calc(
     )
 
 
-def rank_condition(rank: LogicalRank, row: Record, on_error: OnError) -> physical.RankCondition | None:
+def rank_condition(rank: LogicalRank, row: Record, on_error: OnError) -> RankCondition | None:
     """The condition of a rank over its rows, which come under the record `row`; None where there is none."""
     numbers = record_of("Row", dict.fromkeys(rank.asked, types.INT))
     both = {each.name: (each.name, each.type) for each in row.concat(numbers).fields}
     condition = compile_condition(rank.condition, both)
     if condition is None:
         return None
-    return physical.RankCondition(condition, numbers, tuple(rank.asked.values()), rank.bound, on_error)
+    return RankCondition(condition, numbers, tuple(rank.asked.values()), rank.bound, on_error)
 
 
 def _output(value: exp.Expr, below: Columns, type_: Type) -> Expression:

@@ -9,19 +9,16 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Field, Type
 from rowkind.service.physical.calc import ARRIVAL, ROW_DIGEST
-from rowkind.service.plan.logical import (
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import (
     LogicalExpand,
     LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalNode,
     LogicalProject,
     LogicalScan,
-    LogicalUnary,
     LogicalUnion,
     LogicalWindow,
 )
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode, LogicalUnary
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar, resolved
 from rowkind.service.plan.scalar.types import BIGINT, BINARY, BOOLEAN, INT, STRING, with_null

@@ -18,18 +18,6 @@ from rowkind.avro.schema import Field as Column
 from rowkind.operators.field_roles import FACT, ROLE
 from rowkind.operators.match.calls import Classifier, MatchNumber
 from rowkind.operators.rank.ranking import Ranking
-from rowkind.service.physical import (
-    PhysicalAggregate,
-    PhysicalInput,
-    PhysicalLookup,
-    PhysicalNode,
-    PhysicalOver,
-    PhysicalRank,
-    PhysicalScan,
-    PhysicalSink,
-    PhysicalUnion,
-    RankCondition,
-)
 from rowkind.service.physical.aggregation import AggregateCall, Aggregation, GatheredOrder
 from rowkind.service.physical.calc import ROW_DIGEST, Calc
 from rowkind.service.physical.clocks import Clock, Closing, ColumnTime, Ending
@@ -37,6 +25,14 @@ from rowkind.service.physical.digests import AS_NAMED, ColumnTexts, Walk
 from rowkind.service.physical.expression import Expand, Expression
 from rowkind.service.physical.keys import Key, SubKeyPart
 from rowkind.service.physical.matching import CalledColumn, DefinedVariable, Matching, SoughtPattern
+from rowkind.service.physical.node import PhysicalInput, PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion
+from rowkind.service.physical.operators import (
+    PhysicalAggregate,
+    PhysicalLookup,
+    PhysicalOver,
+    PhysicalRank,
+    RankCondition,
+)
 from rowkind.service.physical.over_call import WindowCall
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.physical.tree import inputs, walk

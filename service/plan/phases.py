@@ -16,17 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalBinary,
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalMatch,
-    LogicalNode,
-    LogicalStamp,
-    LogicalUnary,
-    LogicalWindow,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalWindow
+from rowkind.service.plan.logical.grouping import LogicalMatch
+from rowkind.service.plan.logical.node import LogicalBinary, LogicalInput, LogicalNode, LogicalUnary
+from rowkind.service.plan.logical.per_row import LogicalStamp
 from rowkind.service.plan.passes.add_arrival_ids import add_arrival_ids
 from rowkind.service.plan.passes.add_row_digests import add_row_digests
 from rowkind.service.plan.passes.aggregate_panes import aggregate_panes

@@ -10,9 +10,9 @@ from typing import TypeVar
 from sqlglot import exp
 
 from rowkind.avro.schema import Record
-from rowkind.service import physical
 from rowkind.service.job.columns import as_written, declared
 from rowkind.service.job.model import Job
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.physical.source_table import SourceTable, Watermark
 from rowkind.service.plan.errors import PlanError, Refusal, span
 from rowkind.service.plan.fingerprint import Fingerprint
@@ -33,11 +33,11 @@ _Done = TypeVar("_Done")
 class PlannedQuery:
     """The plans of sinks that run in one query, and the views that they share, with the columns that are kept."""
 
-    sinks: tuple[physical.PhysicalSink, ...]
+    sinks: tuple[PhysicalSink, ...]
     views: Kept
 
 
-def plan(job: Job, sink: str) -> physical.PhysicalSink:
+def plan(job: Job, sink: str) -> PhysicalSink:
     """The physical plan of one sink alone. Raises as `plan_query`."""
     return plan_query(job, [sink]).sinks[0]
 

@@ -10,7 +10,8 @@ from sqlglot import exp
 from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink
 from rowkind.service.physical.source_table import OnExpire
-from rowkind.service.plan.logical import LogicalNode, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.node import LogicalNode
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from sqlglot import exp
 
 from rowkind.operators.field_roles import children, roles
 from rowkind.service.plan.calls import EqualKey, LogicalDefine
-from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalJoin, LogicalNode
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 
 Node = TypeVar("Node", bound=LogicalNode)
 Rules = Mapping[type[Any], Callable[[Any], LogicalNode]]

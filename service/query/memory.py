@@ -27,8 +27,8 @@ from rowkind.service.execute.promises import Broken
 from rowkind.service.execute.route import leave, of_table
 from rowkind.service.execute.stage import MemberOutput, ShardBatch, members, run
 from rowkind.service.execute.watermarks import NO_TABLE, Watermarks, marks_of
-from rowkind.service.physical import PhysicalScan, PhysicalSink
 from rowkind.service.physical.graph import Exit, Graph, graph
+from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 
 OnUnmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""

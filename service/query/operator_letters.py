@@ -27,14 +27,9 @@ from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.lateness import Lateness
 from rowkind.service.kafka.dead_letter import EXPRESSION, DeadLetter
-from rowkind.service.physical import (
-    PhysicalAggregate,
-    PhysicalJoin,
-    PhysicalNode,
-    PhysicalOperator,
-    PhysicalScan,
-)
 from rowkind.service.physical.calc import is_internal
+from rowkind.service.physical.node import PhysicalNode, PhysicalOperator, PhysicalScan
+from rowkind.service.physical.operators import PhysicalAggregate, PhysicalJoin
 from rowkind.service.physical.tree import clock, walk
 
 

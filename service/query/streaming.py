@@ -26,8 +26,8 @@ from rowkind.service.job.model import Job
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
 from rowkind.service.kafka.topics import filling_name, progress_name
 from rowkind.service.kafka.written import Forms
-from rowkind.service.physical import PhysicalSink
 from rowkind.service.physical.graph import Graph, always_runs
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.operator_letters import LateLetters, LeftOutLetters, UnmatchedLetters, sides, tells_late
 from rowkind.service.query.source import SOURCE, KafkaSource
 from rowkind.service.query.spark_sink import Reports, TaskWriter

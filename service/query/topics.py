@@ -12,7 +12,7 @@ from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.topics import Topic
 from rowkind.service.kafka.written import AsConnectJson, AsJson, Forms
-from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import PlannedQuery
 

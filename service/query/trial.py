@@ -28,8 +28,8 @@ from rowkind.service.execute.promises import Broken
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from rowkind.service.job.table import Table
-from rowkind.service.physical import PhysicalScan, PhysicalSink
 from rowkind.service.physical.graph import graph
+from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.query.errors import RunError

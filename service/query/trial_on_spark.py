@@ -29,8 +29,8 @@ from rowkind.service.execute.metrics import parse
 from rowkind.service.execute.promises import told
 from rowkind.service.execute.route import Part, pieces, scanned
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
 from rowkind.service.physical.graph import Graph, graph
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.errors import QueryFailedError
 from rowkind.service.query.memory import marks_of_tables, pruned
 from rowkind.service.query.streaming import assemble, opens

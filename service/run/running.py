@@ -13,7 +13,7 @@ from rowkind.service.checkpoint.checkpoint import Checkpoint
 from rowkind.service.checkpoint.cut_over import CutOver
 from rowkind.service.checkpoint.written_topics import WrittenTopics
 from rowkind.service.monitoring.waiting import System
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.streaming import Deployment, registry_file
 
 

@@ -33,8 +33,8 @@ from rowkind.service.execute.route import deliver, scanned
 from rowkind.service.execute.stage import ShardBatch, members, run
 from rowkind.service.execute.watermarks import Watermarks
 from rowkind.service.job.load import load
-from rowkind.service.physical import PhysicalSink
 from rowkind.service.physical.graph import graph
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query.memory import MemoryState, pruned
 from tests.bench.compare import page

@@ -24,7 +24,7 @@ import pytest
 from rowkind.errors import RowkindError
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.memory import MemoryEngine
 from rowkind.service.query.trial import TrialBatch
 from tests.sizes import sized

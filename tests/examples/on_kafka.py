@@ -17,8 +17,8 @@ from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import BatchSettings, Job
-from rowkind.service.physical import PhysicalSink
 from rowkind.service.physical.graph import graph
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.queries import MAIN, planned
 from rowkind.service.query.spark_sink import Reports
 from rowkind.service.query.streaming import Deployment, register, start

@@ -12,7 +12,7 @@ import pytest
 
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query.memory import Fold, MemoryEngine

@@ -13,7 +13,7 @@ import numpy as np
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Int64s, Rows
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query.memory import Fold, MemoryEngine

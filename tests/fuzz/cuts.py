@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rowkind.service.execute.expressions import ExpressionError
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
 from tests.fuzz.case import SINK

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
 from rowkind.service.physical.graph import graph
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.trial import TrialBatch
 from rowkind.service.query.trial_on_spark import changes_of, run_query
 from rowkind.service.spark.session import session

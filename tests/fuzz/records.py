@@ -35,7 +35,7 @@ from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.formats import format_of
 from rowkind.service.kafka.headers import Headers
 from rowkind.service.kafka.record import Records
-from rowkind.service.physical import PhysicalScan
+from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.query.trial import InputError, read
 from tests.kafka.tables import packed, pass_on

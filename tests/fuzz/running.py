@@ -23,7 +23,7 @@ from rowkind.avro.json_rows import decode
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query.memory import Fold, MemoryEngine

@@ -24,11 +24,11 @@ from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.planning import Planner
 from rowkind.service.kafka.reading import LabelledBlock, Reading
 from rowkind.service.kafka.spec import SourceSpec
-from rowkind.service.physical import PhysicalScan
 from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.expression import Expression
 from rowkind.service.physical.graph import Exit, GraphScan
 from rowkind.service.physical.keys import Key
+from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.physical.source_table import SourceTable
 
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DECIMAL(10,2)"}, name="Order")

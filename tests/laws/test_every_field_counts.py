@@ -14,8 +14,8 @@ from typing import Any, get_args
 
 from rowkind.avro.schema import Field, Record
 from rowkind.operators.field_roles import ROLE
-from rowkind.service import physical
-from rowkind.service.physical import (
+from rowkind.service.physical.computes import computes
+from rowkind.service.physical.node import (
     PhysicalBinary,
     PhysicalNode,
     PhysicalScan,
@@ -23,11 +23,11 @@ from rowkind.service.physical import (
     PhysicalUnary,
     PhysicalUnion,
 )
-from rowkind.service.physical.computes import computes
+from rowkind.service.physical.operators import PhysicalJoin
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.physical.tree import inputs, walk
 from rowkind.service.plan.fingerprint import differences, fingerprint
-from rowkind.service.plan.logical import LogicalJoin
+from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.pipeline import logical
 from rowkind.service.plan.traits.likeness import likeness
 from rowkind.service.plan.tree import walk as walk_logical
@@ -129,7 +129,7 @@ def test_a_field_that_is_new_counts() -> None:
     """A new field changes the digest of a physical node, the facts of a checkpoint and the digest of a logical node."""
     case = next(each for each in cases() if not each.is_refused and "JOIN" in each.sql)
     job, sink = planned(case)
-    join = next(node for node in walk(sink) if isinstance(node, physical.PhysicalJoin))
+    join = next(node for node in walk(sink) if isinstance(node, PhysicalJoin))
     assert computes(wider(join, 1)) != computes(wider(join, 2))
     here, wide = replaced(sink, "input", join), replaced(sink, "input", wider(join, 1))
     assert differences(fingerprint(here), fingerprint(wide)) == [f"{join.node}.more: absent -> 1"]

@@ -17,7 +17,7 @@ import pytest
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.execute.promises import Broken
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.memory import MemoryEngine
 from rowkind.service.query.trial import Engine as TrialEngine
 from rowkind.service.query.trial import TrialBatch

@@ -12,14 +12,10 @@ from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any
 
 from rowkind.operators.field_roles import ROLE
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalInput,
-    LogicalJoin,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalRank,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank
 from rowkind.service.plan.passes.merge_equivalent_operators import merge_equivalent_operators
 from rowkind.service.plan.phases import PASSES
 from rowkind.service.plan.pipeline import logical

@@ -21,7 +21,7 @@ from rowkind.avro.registry import FolderRegistry, identify
 from rowkind.avro.schema import Record
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.record import Records
-from rowkind.service.physical import PhysicalScan
+from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.physical.row_kind import RowKindHeader
 from rowkind.service.physical.source_table import SourceTable
 from tests.kafka.tables import pass_on

@@ -14,7 +14,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.join.join import JoinKind
 from rowkind.operators.rank.rank import RankSpec
 from rowkind.operators.rank.ranking import Ranking
-from rowkind.service.physical import PhysicalInput as Kept
+from rowkind.service.physical.node import PhysicalInput as Kept
 from tests.changelogs import Change, Row, Table
 from tests.oracle.inputs import Input
 from tests.oracle.naive_join import NaiveJoin, NaiveSide, Steps, Stored

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from rowkind.service.physical import PhysicalJoin
+from rowkind.service.physical.operators import PhysicalJoin
 from rowkind.service.physical.tree import walk
 from tests.answers import answer
 from tests.clocked import Clocked

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.service.physical import PhysicalJoin
+from rowkind.service.physical.operators import PhysicalJoin
 from rowkind.service.physical.tree import walk
 from tests.plan.cases import Case, planned
 from tests.plan.test_cases import is_what_duckdb_says

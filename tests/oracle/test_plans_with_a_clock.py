@@ -17,8 +17,9 @@ import pytest
 
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.join.join import JoinKind
-from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalNormalize, PhysicalRank, PhysicalSink
-from rowkind.service.physical import PhysicalInput as Kept
+from rowkind.service.physical.node import PhysicalInput as Kept
+from rowkind.service.physical.node import PhysicalSink
+from rowkind.service.physical.operators import PhysicalAggregate, PhysicalJoin, PhysicalNormalize, PhysicalRank
 from rowkind.service.physical.tree import walk
 from tests.changelogs import Change, Row
 from tests.clocked import Clocked, Line, job_of

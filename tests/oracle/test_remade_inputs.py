@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.physical.tree import remade_inputs, walk
 from tests.plan.cases import Case, planned
 from tests.plan.test_cases import is_what_duckdb_says

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.service.physical import PhysicalOperator
 from rowkind.service.physical.graph import graph
+from rowkind.service.physical.node import PhysicalOperator
 from rowkind.service.physical.tree import walk
 from tests.plan.cases import Case, planned
 from tests.plan.test_cases import is_what_duckdb_says

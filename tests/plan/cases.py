@@ -29,7 +29,7 @@ from ruamel.yaml.comments import CommentedMap
 from rowkind.service.job.errors import JobError
 from rowkind.service.job.load import read
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.explain.json_document import PROSE
 from rowkind.service.plan.explain.render import render

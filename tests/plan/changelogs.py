@@ -19,7 +19,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 
 Row = dict[str, Any]

@@ -22,7 +22,7 @@ from rowkind.service.physical.clocks import Clock, Closing, ColumnTime
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.plan.calls import EqualKey, OrderColumn
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.phases import PASSES, Pass
 from rowkind.service.plan.pipeline import logical
 from rowkind.service.plan.query import Query

@@ -19,8 +19,8 @@ from rowkind.avro import codec
 from rowkind.avro.json_rows import decode
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Changes
-from rowkind.service.physical import PhysicalScan, PhysicalSink
 from rowkind.service.physical.graph import graph
+from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.fuzz.oracle import with_empty_lists

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from rowkind.service.cli import main
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.explain import description, json_document, values
 from rowkind.service.plan.explain.describe import describe
 from rowkind.service.plan.explain.description import Step

@@ -14,8 +14,9 @@ import pytest
 from rowkind.avro.json_rows import decode
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalAggregate, PhysicalSink
 from rowkind.service.physical.graph import graph
+from rowkind.service.physical.node import PhysicalSink
+from rowkind.service.physical.operators import PhysicalAggregate
 from rowkind.service.plan.pipeline import plan, plan_query
 from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.plan.cases import FOLDER, TABLES, Case, cases

@@ -11,8 +11,8 @@ from rowkind.avro.order import comparable, join_bytes
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
-from rowkind.service.physical import PhysicalSink
 from rowkind.service.physical.graph import Exit
+from rowkind.service.physical.node import PhysicalSink
 
 
 class Traits:

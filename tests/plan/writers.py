@@ -14,8 +14,8 @@ from rowkind.service.execute.members import Member, addressed
 from rowkind.service.execute.route import deliver, leave
 from rowkind.service.execute.stage import ShardBatch, members, run
 from rowkind.service.execute.watermarks import Watermarks
-from rowkind.service.physical import PhysicalSink
 from rowkind.service.physical.graph import Exit, graph
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.memory import MemoryState, pruned
 
 Inbox = dict[tuple[int, int], list[Batch]]

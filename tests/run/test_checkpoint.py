@@ -14,7 +14,7 @@ from rowkind.service.checkpoint.checkpoint import queries as recorded
 from rowkind.service.checkpoint.checkpoint_metadata import Contents
 from rowkind.service.job.load import load
 from rowkind.service.kafka.progress import next_run
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.fingerprint import Fingerprint, differences, fingerprint
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError

@@ -22,8 +22,8 @@ from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.changes import Changes, Rows, binary
 from rowkind.operators.operator import Output
 from rowkind.service.execute import calc
-from rowkind.service.physical import Traits
 from rowkind.service.physical.graph import Exit
+from rowkind.service.physical.node import Traits
 from tests.queries import by, select
 
 BYTES = Record.of({"bytes": "BINARY NOT NULL"}, "bytes")

@@ -19,8 +19,8 @@ from rowkind.operators.columns.block import Block
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute.route import scanned
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
 from rowkind.service.physical.graph import Graph, graph
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.memory import Fold, marks_of_tables, pruned
 from rowkind.service.query.streaming import assemble
 from rowkind.service.query.trial_on_spark import changes_of, write

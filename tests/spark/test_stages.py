@@ -20,9 +20,10 @@ from rowkind.avro.schema import Type
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute.metrics import sample
 from rowkind.service.execute.route import shard_without_key
-from rowkind.service.physical import PhysicalJoin, PhysicalSink
 from rowkind.service.physical.expression import Expression
 from rowkind.service.physical.graph import graph
+from rowkind.service.physical.node import PhysicalSink
+from rowkind.service.physical.operators import PhysicalJoin
 from rowkind.service.plan import pipeline
 from rowkind.service.plan.passes.reuse_join_state import reuse_join_state
 from rowkind.service.plan.phases import PHASES

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalNode, PhysicalRank, PhysicalSink
+from rowkind.service.physical.node import PhysicalNode, PhysicalSink
+from rowkind.service.physical.operators import PhysicalAggregate, PhysicalJoin, PhysicalRank
 from rowkind.service.physical.tree import walk
-from rowkind.service.plan.explain.nodes import described
 from rowkind.service.plan.explain.values import Advice
+from rowkind.service.plan.operators import described
 
 
 def advice(sink: PhysicalSink) -> Iterator[Advice]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from rowkind.operators.aggregate.function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
 from rowkind.operators.join.facts import HAS_NULL
-from rowkind.service.physical import PhysicalAggregate
 from rowkind.service.physical.aggregation import AggregateCall, Aggregation
+from rowkind.service.physical.operators import PhysicalAggregate
 from rowkind.service.plan.explain.description import NodeDescription, StepState
 from rowkind.service.plan.explain.state import called, comes_alive, for_long, until, values
 from rowkind.service.plan.explain.values import Advice, AggregateValues, FactValues, NamedCall, StepValues

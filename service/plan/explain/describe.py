@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowkind.operators.field_roles import roles as field_roles
-from rowkind.service.physical import PhysicalAggregate, PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion
 from rowkind.service.physical.aggregation import Aggregation
 from rowkind.service.physical.calc import ROW_DIGEST, Calc, Contest
 from rowkind.service.physical.computes import computes
 from rowkind.service.physical.expression import Expand
 from rowkind.service.physical.graph import GraphOperator, graph, is_shuffled
+from rowkind.service.physical.node import PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion
+from rowkind.service.physical.operators import PhysicalAggregate
 from rowkind.service.plan.explain.advice import advice
 from rowkind.service.plan.explain.description import Description, Fact, QueryDescription, Step, Way
-from rowkind.service.plan.explain.nodes import described
 from rowkind.service.plan.explain.records import column_values, columns
 from rowkind.service.plan.explain.values import (
     ABSENT,
@@ -25,6 +25,7 @@ from rowkind.service.plan.explain.values import (
     Role,
     SinkValues,
 )
+from rowkind.service.plan.operators import described
 from rowkind.service.python.function import PythonFunction
 
 _KINDS = {

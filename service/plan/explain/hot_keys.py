@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rowkind.service.physical import PhysicalJoin, PhysicalNode
 from rowkind.service.physical.join_kinds import MAY_BE_SPREAD
+from rowkind.service.physical.node import PhysicalNode
+from rowkind.service.physical.operators import PhysicalJoin
 from rowkind.service.plan.explain.description import Fact
 from rowkind.service.plan.explain.state import alias, called
 from rowkind.service.plan.explain.values import ABSENT

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rowkind.service.physical import PhysicalInput, PhysicalJoin, PhysicalLookup, PhysicalNode, PhysicalScan
 from rowkind.service.physical.join_kinds import JOIN_NAMES
+from rowkind.service.physical.node import PhysicalInput, PhysicalNode, PhysicalScan
+from rowkind.service.physical.operators import PhysicalJoin, PhysicalLookup
 from rowkind.service.physical.time_match import TimeMatch
 from rowkind.service.physical.tree import remade_inputs
 from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rowkind.operators.match.calls import MatchNumber
 from rowkind.service.job.duration import show as show_ms
-from rowkind.service.physical import PhysicalMatch
+from rowkind.service.physical.operators import PhysicalMatch
 from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState
 from rowkind.service.plan.explain.state import by, called, moment, values
 from rowkind.service.plan.explain.values import ABSENT, Advice, MatchDetails, MatchValues

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rowkind.service.physical import PhysicalNormalize, PhysicalScan
+from rowkind.service.physical.node import PhysicalScan
+from rowkind.service.physical.operators import PhysicalNormalize
 from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState
 from rowkind.service.plan.explain.state import called, equal_ones, for_long, rows, values
 from rowkind.service.plan.explain.values import NO_VALUES, Advice, NormalizeDetails

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rowkind.service.job.duration import show as show_ms
-from rowkind.service.physical import PhysicalOver
+from rowkind.service.physical.operators import PhysicalOver
 from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState
 from rowkind.service.plan.explain.state import rows, values
 from rowkind.service.plan.explain.values import NamedCall, OverValues

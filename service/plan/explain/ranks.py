@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rowkind.service.physical import PhysicalNode, PhysicalRank
+from rowkind.service.physical.node import PhysicalNode
+from rowkind.service.physical.operators import PhysicalRank
 from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState
 from rowkind.service.plan.explain.hot_keys import hot_keys, salted, spreadable_values
 from rowkind.service.plan.explain.state import called, rows, values

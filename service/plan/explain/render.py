@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.explain.describe import describe
 from rowkind.service.plan.explain.html import page
 from rowkind.service.plan.explain.json_document import document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rowkind.service.job.duration import show
-from rowkind.service.physical import PhysicalScan, PhysicalUnion
+from rowkind.service.physical.node import PhysicalScan, PhysicalUnion
 from rowkind.service.physical.source_table import SourceTable, Watermark
 from rowkind.service.plan.explain.description import Fact, NodeDescription
 from rowkind.service.plan.explain.records import column_values, columns

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from rowkind.service.job.duration import show
-from rowkind.service.physical import (
-    PhysicalInput,
+from rowkind.service.physical.clocks import Clock, Closing, ColumnTime
+from rowkind.service.physical.node import PhysicalInput, PhysicalNode, PhysicalScan
+from rowkind.service.physical.operators import (
     PhysicalLookup,
-    PhysicalNode,
     PhysicalNormalize,
     PhysicalOver,
     PhysicalRank,
-    PhysicalScan,
     PhysicalSession,
 )
-from rowkind.service.physical.clocks import Clock, Closing, ColumnTime
 from rowkind.service.physical.tree import inputs
 from rowkind.service.plan.explain.description import StepState
 from rowkind.service.plan.explain.values import ABSENT, Closes, StateLayout, StateValues

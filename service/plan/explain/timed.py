@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rowkind.service.physical import PhysicalJoin, PhysicalSession, PhysicalStamp, PhysicalTemporalFilter
 from rowkind.service.physical.clocks import ColumnTime
+from rowkind.service.physical.operators import PhysicalJoin, PhysicalSession, PhysicalStamp, PhysicalTemporalFilter
 from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState
 from rowkind.service.plan.explain.state import by, called, moment, rows, values
 from rowkind.service.plan.explain.values import ABSENT, Advice, SessionValues, TemporalFilterValues

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.rank.ranking import RankFunction, Ties
-from rowkind.service.physical import RankStrategy
 from rowkind.service.physical.join_kinds import PhysicalJoinKind
+from rowkind.service.physical.node import RankStrategy
 from rowkind.service.physical.source_table import TopicFormat
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()

@@ -28,8 +28,8 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.field_roles import CHILD, COLUMN, MERGED
-from rowkind.service.physical import InputLayout
 from rowkind.service.physical.clocks import Closing
+from rowkind.service.physical.node import InputLayout
 from rowkind.service.plan.calls import EqualKey, OrderColumn
 
 Types = Mapping[str, Type]

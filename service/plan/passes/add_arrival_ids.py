@@ -31,22 +31,12 @@ from rowkind.operators.aggregate.function import ARRIVALS
 from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalMatch,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
-    LogicalProject,
-    LogicalRank,
-    LogicalScan,
-    LogicalTemporalFilter,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalOver
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank, LogicalTemporalFilter
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.scalars import resolved

@@ -26,16 +26,9 @@ from sqlglot import exp
 
 from rowkind.service.physical.calc import ROW_DIGEST
 from rowkind.service.physical.source_table import SourceTable
-from rowkind.service.plan.logical import (
-    LogicalBinary,
-    LogicalFilter,
-    LogicalInput,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalProject,
-    LogicalScan,
-    LogicalUnary,
-)
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan
+from rowkind.service.plan.logical.node import LogicalBinary, LogicalInput, LogicalNode, LogicalUnary
+from rowkind.service.plan.logical.subset import LogicalNormalize
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.changelog_modes import bare_scan

@@ -20,14 +20,9 @@ from sqlglot import exp
 
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalExpand,
-    LogicalFilter,
-    LogicalInput,
-    LogicalNode,
-    LogicalProject,
-)
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.passes.split_distinct import between, in_two_steps
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads

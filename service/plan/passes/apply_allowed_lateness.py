@@ -16,7 +16,8 @@ from functools import partial
 from typing import Any
 
 from rowkind.service.physical.clocks import Clock, Closing, ColumnTime
-from rowkind.service.plan.logical import LogicalAggregate, LogicalInput, LogicalMatch, LogicalNode
+from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.passes.derive_state_cleanup import Tables, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.tree import bottom_up

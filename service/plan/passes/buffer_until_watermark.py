@@ -21,12 +21,9 @@ from rowkind.service.physical.clocks import Closing
 from rowkind.service.plan.calls import LogicalOverCall
 from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalInput,
-    LogicalOver,
-    LogicalRank,
-    LogicalTemporalFilter,
-)
+from rowkind.service.plan.logical.node import LogicalInput
+from rowkind.service.plan.logical.per_row import LogicalOver
+from rowkind.service.plan.logical.subset import LogicalRank, LogicalTemporalFilter
 from rowkind.service.plan.passes import delay_until_final
 from rowkind.service.plan.passes.apply_allowed_lateness import allowed_ms
 from rowkind.service.plan.passes.delay_until_final import wants_final, where_final

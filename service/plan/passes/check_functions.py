@@ -10,12 +10,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalCalc,
-    LogicalMatch,
-    LogicalNode,
-)
+from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
+from rowkind.service.plan.logical.node import LogicalCalc, LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.job_functions import function_of
 from rowkind.service.plan.traits.changelog_modes import produced

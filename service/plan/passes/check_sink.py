@@ -13,18 +13,12 @@ from typing import Any
 from rowkind.avro.connect_schema import loses_time, without_form
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
-    LogicalRank,
-    LogicalScan,
-    LogicalSession,
-    LogicalTemporalFilter,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalScan
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalOver, LogicalSession
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank, LogicalTemporalFilter
 from rowkind.service.plan.passes.delay_until_final import BY_THEIR_END, final_at, has_sessions, without_watermark
 from rowkind.service.plan.passes.derive_state_cleanup import timed_tables
 from rowkind.service.plan.query import Query

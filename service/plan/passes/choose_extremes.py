@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rowkind.service.plan.calls import LogicalCall
-from rowkind.service.plan.logical import LogicalAggregate, LogicalNode
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.monotonic import grows, progress, stays_in_groups
 from rowkind.service.plan.traits.sessions import only_merges

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service.plan.logical import (
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalNormalize,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.node import LogicalInput
+from rowkind.service.plan.logical.subset import LogicalNormalize
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.unique_keys import in_order, matches_one, unique_keys
 from rowkind.service.plan.tree import Rules, rewritten

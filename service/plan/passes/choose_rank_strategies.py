@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service.plan.logical import LogicalNode, LogicalRank
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.monotonic import Monotonic, monotonic

@@ -28,14 +28,10 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.service.physical.clocks import ColumnTime
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalNode,
-    LogicalProject,
-    LogicalTemporalFilter,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.passes.apply_allowed_lateness import allowed_ms
 from rowkind.service.plan.passes.derive_state_cleanup import Interval, Tables, interval, past, timed_tables
 from rowkind.service.plan.query import Query

@@ -16,16 +16,11 @@ from sqlglot import exp
 
 from rowkind.service.physical.clocks import Clock, Closing, ColumnTime
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalInput,
-    LogicalMatch,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalProject,
-    LogicalSession,
-    LogicalTemporalFilter,
-)
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.grouping import LogicalMatch
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalSession
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalTemporalFilter
 from rowkind.service.plan.passes.apply_allowed_lateness import allowed_ms
 from rowkind.service.plan.passes.derive_state_cleanup import Tables, passed, timed_tables
 from rowkind.service.plan.query import Query

@@ -24,17 +24,12 @@ from sqlglot import exp
 
 from rowkind.service.physical.clocks import Clock, Closing, ColumnTime, Ending, TimeBounds
 from rowkind.service.physical.source_table import SourceTable
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalNode,
-    LogicalOver,
-    LogicalRank,
-    LogicalScan,
-    LogicalSession,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalScan
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalOver, LogicalSession
+from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.followed import EventTime, is_processing_time

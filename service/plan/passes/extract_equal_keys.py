@@ -18,7 +18,8 @@ from rowkind.avro.schema import Type
 from rowkind.service.plan.calls import EqualKey
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalJoin, LogicalLookup, LogicalNode
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conditions import may_fail

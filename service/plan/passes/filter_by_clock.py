@@ -21,14 +21,10 @@ from rowkind.avro.schema import Type
 from rowkind.service.physical.clocks import Clock, ColumnTime
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalNode,
-    LogicalProject,
-    LogicalTemporalFilter,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.clock_conditions import TODAY, ClockCondition, moved_column, reads_clock
 from rowkind.service.plan.scalar.conditions import may_fail

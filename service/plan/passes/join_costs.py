@@ -14,14 +14,9 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalJoin,
-    LogicalLookup,
-    LogicalNode,
-    LogicalScan,
-    LogicalUnion,
-    LogicalWindow,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalScan, LogicalUnion, LogicalWindow
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides, extracted
 from rowkind.service.plan.passes.normalize_inputs import leaves_out_old_rows
 from rowkind.service.plan.scalar.conditions import may_move

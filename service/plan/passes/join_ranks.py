@@ -19,16 +19,11 @@ from rowkind.operators.rank.ranking import RankFunction, Ranking
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalNode,
-    LogicalProject,
-    LogicalRank,
-    LogicalWindow,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalWindow
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys

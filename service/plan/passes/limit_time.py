@@ -15,19 +15,11 @@ from dataclasses import replace
 from functools import partial
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalMatch,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalRank,
-    LogicalScan,
-    LogicalUnary,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode, LogicalUnary
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.aliases import alias, means, source
 from rowkind.service.plan.traits.changelog_modes import base

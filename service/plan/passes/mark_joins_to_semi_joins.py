@@ -18,7 +18,9 @@ from sqlglot import exp
 
 from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalFilter, LogicalJoin, LogicalNode, LogicalProject
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.tree import bottom_up

@@ -21,18 +21,11 @@ from sqlglot import exp
 
 from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.plan.calls import LogicalCall
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalProject,
-    LogicalRank,
-    LogicalScan,
-    LogicalUnary,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode, LogicalUnary
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved

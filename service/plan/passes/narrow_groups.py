@@ -12,7 +12,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved

@@ -14,18 +14,11 @@ from sqlglot import exp
 
 from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalExpand,
-    LogicalFilter,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalNode,
-    LogicalProject,
-    LogicalScan,
-    LogicalStamp,
-    LogicalTemporalFilter,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalStamp
+from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.traits.null_rejection import rejects

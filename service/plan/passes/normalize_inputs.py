@@ -24,19 +24,10 @@ from dataclasses import replace
 from functools import partial
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalExpand,
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalProject,
-    LogicalScan,
-    LogicalUnary,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode, LogicalUnary
+from rowkind.service.plan.logical.subset import LogicalNormalize
 from rowkind.service.plan.passes.prune_columns import prune_columns
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import bare_scan

@@ -35,15 +35,9 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalNode,
-    LogicalProject,
-    LogicalUnary,
-    LogicalWindow,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalWindow
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode, LogicalUnary
 from rowkind.service.plan.passes.derive_state_cleanup import timed_tables
 from rowkind.service.plan.passes.extract_equal_keys import extracted, with_keys
 from rowkind.service.plan.passes.join_costs import Cost, Search, Wanted, by_columns, is_column, is_free, told

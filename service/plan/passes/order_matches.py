@@ -14,13 +14,10 @@ from functools import partial
 from rowkind.service.physical.clocks import Closing
 from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalInput,
-    LogicalMatch,
-    LogicalNode,
-    LogicalOver,
-    LogicalTemporalFilter,
-)
+from rowkind.service.plan.logical.grouping import LogicalMatch
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalOver
+from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.passes.apply_allowed_lateness import allowed_ms
 from rowkind.service.plan.passes.derive_state_cleanup import Tables, passed, timed_tables
 from rowkind.service.plan.query import Query

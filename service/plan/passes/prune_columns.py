@@ -8,22 +8,11 @@ from dataclasses import replace
 
 from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalBinary,
-    LogicalExpand,
-    LogicalFilter,
-    LogicalGrouping,
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
-    LogicalProject,
-    LogicalScan,
-    LogicalStamp,
-    LogicalUnary,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject, LogicalScan
+from rowkind.service.plan.logical.node import LogicalBinary, LogicalGrouping, LogicalInput, LogicalNode, LogicalUnary
+from rowkind.service.plan.logical.per_row import LogicalOver, LogicalStamp
+from rowkind.service.plan.logical.subset import LogicalNormalize
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.traits.partitioning import shard_key

@@ -30,14 +30,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalJoin,
-    LogicalNode,
-    LogicalProject,
-    LogicalScan,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.clock_conditions import reads_clock

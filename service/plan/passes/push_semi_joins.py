@@ -29,16 +29,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalInput,
-    LogicalJoin,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalProject,
-    LogicalScan,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.subset import LogicalNormalize
 from rowkind.service.plan.passes.derive_state_cleanup import timed_tables
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides, extracted, with_keys
 from rowkind.service.plan.passes.normalize_inputs import finds_old_rows

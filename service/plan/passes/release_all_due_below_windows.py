@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalTemporalFilter
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.tree import sides, with_inputs
 

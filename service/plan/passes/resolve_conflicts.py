@@ -10,7 +10,9 @@ from dataclasses import replace
 
 from rowkind.operators.rank.ranking import Ranking
 from rowkind.service.plan.calls import OrderColumn
-from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalRank
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.node import LogicalInput
+from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.unique_keys import unique_keys

@@ -13,17 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rowkind.service.plan.logical import (
-    LogicalExpand,
-    LogicalFilter,
-    LogicalInput,
-    LogicalLookup,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalProject,
-    LogicalScan,
-    LogicalTemporalFilter,
-)
+from rowkind.service.plan.logical.binary import LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject, LogicalScan
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalTemporalFilter
 from rowkind.service.plan.query import Query, TtlHint
 from rowkind.service.plan.traits.aliases import alias, means
 from rowkind.service.plan.traits.changelog_modes import base

@@ -25,7 +25,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.partitioning import already_partitioned
 from rowkind.service.plan.tree import bottom_up, sides, walk

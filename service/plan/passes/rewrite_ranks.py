@@ -28,21 +28,12 @@ from rowkind.operators.rank.ranking import Ranking, Ties
 from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalBinary,
-    LogicalFilter,
-    LogicalInput,
-    LogicalLookup,
-    LogicalNode,
-    LogicalOver,
-    LogicalProject,
-    LogicalRank,
-    LogicalScan,
-    LogicalTemporalFilter,
-    LogicalUnion,
-    LogicalWindow,
-)
+from rowkind.service.plan.logical.binary import LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan, LogicalUnion, LogicalWindow
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalBinary, LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalOver
+from rowkind.service.plan.logical.subset import LogicalRank, LogicalTemporalFilter
 from rowkind.service.plan.passes.join_ranks import join_ranks, over_same_rows
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar import types

@@ -12,15 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rowkind.service.plan.logical import (
-    LogicalCalc,
-    LogicalNode,
-    LogicalProject,
-    LogicalScan,
-    LogicalStamp,
-    LogicalUnion,
-    LogicalWindow,
-)
+from rowkind.service.plan.logical.calc import LogicalProject, LogicalScan, LogicalUnion, LogicalWindow
+from rowkind.service.plan.logical.node import LogicalCalc, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalStamp
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.tree import bottom_up, inputs, walk
 

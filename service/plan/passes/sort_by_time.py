@@ -13,7 +13,8 @@ from dataclasses import replace
 from rowkind.service.physical.clocks import Closing
 from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalProject, LogicalTemporalFilter
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.passes import delay_until_final
 from rowkind.service.plan.passes.delay_until_final import wants_final
 from rowkind.service.plan.passes.derive_state_cleanup import passed, timed_tables

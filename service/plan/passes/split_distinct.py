@@ -22,7 +22,8 @@ from rowkind.operators.aggregate.function import EXTREMES, GATHERED
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalAggregate, LogicalInput, LogicalNode
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import show
 from rowkind.service.plan.scalar.types import BINARY, BOOLEAN

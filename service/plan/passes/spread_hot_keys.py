@@ -17,18 +17,11 @@ from functools import partial
 
 from rowkind.service.physical.join_kinds import MAY_BE_SPREAD
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalMatch,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
-    LogicalRank,
-    LogicalSession,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalOver, LogicalSession
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank
 from rowkind.service.plan.query import Query, SkewHint
 from rowkind.service.plan.traits.aliases import alias, means
 from rowkind.service.plan.traits.unique_keys import matches_one

@@ -16,14 +16,9 @@ from typing import TypeVar
 
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalInput,
-    LogicalNode,
-    LogicalOver,
-    LogicalRank,
-    LogicalStamp,
-    LogicalTemporalFilter,
-)
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalOver, LogicalStamp
+from rowkind.service.plan.logical.subset import LogicalRank, LogicalTemporalFilter
 from rowkind.service.plan.passes.delay_until_final import below_matches, where_final
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import produced

@@ -15,14 +15,10 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalExpand,
-    LogicalFilter,
-    LogicalNode,
-    LogicalProject,
-    LogicalStamp,
-)
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalStamp
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.types import TIMESTAMP
 from rowkind.service.plan.traits.changelog_modes import produced

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalProject
+from rowkind.service.plan.logical.calc import LogicalProject
 from rowkind.service.plan.query import SkewHint, TtlHint
 from rowkind.service.plan.sql.context import Catalog, Context, Names, Selected
 from rowkind.service.plan.sql.empty_groups import in_each_group

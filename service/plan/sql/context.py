@@ -9,7 +9,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from rowkind.service.physical.source_table import SourceTable
-from rowkind.service.plan.logical import LogicalNode
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.sql.scope import Scope, Unreachable
 
 

@@ -12,7 +12,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalProject
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.node import LogicalInput
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, Selected

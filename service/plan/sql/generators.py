@@ -21,7 +21,8 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns, parts_of
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import LogicalExpand, LogicalFilter, LogicalNode
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.scalar.functions import REFUSED
 from rowkind.service.plan.scalar.job_functions import ROWS, function_of

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import LogicalNode
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.job_functions import function_of
 from rowkind.service.plan.scalar.scalars import compile_scalar
 from rowkind.service.plan.scalar.time_windows import WindowTime, interval

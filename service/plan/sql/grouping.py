@@ -16,7 +16,9 @@ from rowkind.avro.schema import Type
 from rowkind.service.plan.calls import LogicalCall, OrderColumn
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import LogicalAggregate, LogicalInput, LogicalNode, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.calls import is_unknown, no_function
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import reads

@@ -21,7 +21,8 @@ from math import prod
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalExpand, LogicalNode, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalProject
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.values import Constants
 

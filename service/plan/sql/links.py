@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalNode, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Names

@@ -24,14 +24,9 @@ from rowkind.avro.schema import Type
 from rowkind.service.physical.time_match import Comparison, TimeMatch
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalInput,
-    LogicalLookup,
-    LogicalNode,
-    LogicalProject,
-    LogicalScan,
-)
+from rowkind.service.plan.logical.binary import LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.types import family

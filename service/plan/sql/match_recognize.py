@@ -19,12 +19,9 @@ from rowkind.service.physical.matching import SoughtPattern
 from rowkind.service.plan.calls import LogicalDefine, OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalInput,
-    LogicalMatch,
-    LogicalNode,
-    LogicalProject,
-)
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.grouping import LogicalMatch
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import family

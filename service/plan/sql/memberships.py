@@ -22,7 +22,9 @@ from sqlglot import exp
 
 from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import by_name, columns, kept
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.sql.context import Selected

@@ -11,15 +11,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalFilter,
-    LogicalInput,
-    LogicalNode,
-    LogicalProject,
-    LogicalScan,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.sql.context import Queries
 from rowkind.service.plan.tree import bottom_up, walk
 

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Names, Queries, Selected

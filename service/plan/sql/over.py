@@ -25,7 +25,8 @@ from rowkind.avro.schema import Type
 from rowkind.operators.over.framing import Frame, OverFunction, Placing, code
 from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalOver
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.scalars import show
 from rowkind.service.plan.scalar.types import BOOLEAN, DOUBLE, INT, family

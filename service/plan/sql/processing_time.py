@@ -15,7 +15,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalStamp
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalStamp
 from rowkind.service.plan.sql.context import Context, Queries
 from rowkind.service.plan.sql.scope import Relation, Scope, outside_queries
 from rowkind.service.plan.sql.windows import is_arrival

@@ -11,7 +11,8 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalNode, LogicalProject, LogicalScan
+from rowkind.service.plan.logical.calc import LogicalProject, LogicalScan
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Named, Queries

@@ -19,15 +19,10 @@ from sqlglot import exp
 
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalFilter,
-    LogicalInput,
-    LogicalNode,
-    LogicalProject,
-    LogicalScan,
-    LogicalSession,
-)
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalSession
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, interval

@@ -20,7 +20,9 @@ from sqlglot import exp
 from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalJoin, LogicalNode, LogicalProject
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved

@@ -13,7 +13,9 @@ from sqlglot import exp
 from rowkind.service.physical.clocks import Clock
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalTemporalFilter
+from rowkind.service.plan.logical.calc import LogicalProject
+from rowkind.service.plan.logical.node import LogicalInput
+from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.sql.windows import Terms, is_arrival

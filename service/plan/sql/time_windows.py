@@ -21,14 +21,9 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import (
-    LogicalExpand,
-    LogicalFilter,
-    LogicalInput,
-    LogicalNode,
-    LogicalProject,
-    LogicalSession,
-)
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalSession
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.time_windows import (
     DAY,

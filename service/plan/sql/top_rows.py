@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalWindow
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalWindow
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Names, Selected
 from rowkind.service.plan.sql.links import linked_columns

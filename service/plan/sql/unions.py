@@ -18,16 +18,10 @@ from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalExpand,
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalNode,
-    LogicalProject,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject, LogicalUnion
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import BIGINT, common
 from rowkind.service.plan.sql.context import Context, Queries, Selected

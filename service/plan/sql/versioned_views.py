@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject, LogicalWindow
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalWindow
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.conjuncts import substitute
 from rowkind.service.plan.scalar.scalars import resolved
 

@@ -16,7 +16,8 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalNode, LogicalProject, LogicalScan
+from rowkind.service.plan.logical.calc import LogicalProject, LogicalScan
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.scope import Relation, Scope
 from rowkind.service.plan.syntax import WatermarkClause, sql_text

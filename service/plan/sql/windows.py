@@ -21,7 +21,9 @@ from rowkind.operators.rank.ranking import RankFunction
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject, LogicalWindow
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalProject, LogicalWindow
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.sql.aggregates import is_aggregate, is_known, no_aggregate
 from rowkind.service.plan.sql.context import Names

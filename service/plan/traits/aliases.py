@@ -5,13 +5,10 @@ from __future__ import annotations
 import itertools
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalNode,
-    LogicalNormalize,
-    LogicalScan,
-    LogicalStamp,
-    LogicalTemporalFilter,
-)
+from rowkind.service.plan.logical.calc import LogicalScan
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalStamp
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalTemporalFilter
 from rowkind.service.plan.traits.changelog_modes import base
 
 

@@ -7,14 +7,9 @@ emits is exact, and a sink drops the old rows that it has no use for.
 from __future__ import annotations
 
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.service.plan.logical import (
-    LogicalExpand,
-    LogicalFilter,
-    LogicalNode,
-    LogicalProject,
-    LogicalScan,
-    LogicalTemporalFilter,
-)
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject, LogicalScan
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.tree import inputs, walk
 
 

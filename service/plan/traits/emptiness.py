@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.node import LogicalNode
 
 
 def is_empty(node: LogicalNode) -> bool:

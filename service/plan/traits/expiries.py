@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from rowkind.service.physical.source_table import OnExpire
-from rowkind.service.plan.logical import (
-    LogicalLookup,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalScan,
-)
+from rowkind.service.plan.logical.binary import LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalScan
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.subset import LogicalNormalize
 from rowkind.service.plan.query import Query, TtlHint
 from rowkind.service.plan.traits.aliases import source
 from rowkind.service.plan.traits.emptiness import is_empty

@@ -31,16 +31,10 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import columns, kept
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalInput,
-    LogicalJoin,
-    LogicalMatch,
-    LogicalNode,
-    LogicalProject,
-    LogicalScan,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.traits.meanings import moved

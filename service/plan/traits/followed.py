@@ -25,7 +25,7 @@ from sqlglot import exp
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import LogicalScan
+from rowkind.service.plan.logical.calc import LogicalScan
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.scalars import compile_scalar
 from rowkind.service.plan.scalar.time_units import LONGEST

@@ -25,15 +25,10 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalJoin,
-    LogicalNode,
-    LogicalProject,
-    LogicalRank,
-    LogicalTemporalFilter,
-    LogicalWindow,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalWindow
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.subset import LogicalRank, LogicalTemporalFilter
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved

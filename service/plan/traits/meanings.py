@@ -7,12 +7,9 @@ from collections.abc import Set as AbstractSet
 
 from sqlglot import exp
 
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalNode,
-    LogicalProject,
-    LogicalSession,
-)
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalSession
 from rowkind.service.plan.scalar.conjuncts import substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime

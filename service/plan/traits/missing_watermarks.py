@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from rowkind.service.physical.source_table import SourceTable
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalJoin,
-    LogicalRank,
-    LogicalScan,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalScan
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.followed import PROCESSING, TimeColumn

@@ -17,7 +17,9 @@ from typing import Literal
 from sqlglot import exp
 
 from rowkind.service.plan.calls import LogicalCall, OrderColumn
-from rowkind.service.plan.logical import LogicalAggregate, LogicalExpand, LogicalFilter, LogicalNode, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.python.function import PythonFunction

@@ -13,17 +13,11 @@ from collections.abc import Set as AbstractSet
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalFilter,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalNode,
-    LogicalPerRow,
-    LogicalProject,
-    LogicalRank,
-    LogicalSubset,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalNode, LogicalPerRow, LogicalSubset
+from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.traits.fixed_columns import told

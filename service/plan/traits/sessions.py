@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalProject, LogicalSession
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.per_row import LogicalSession
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.traits.changelog_modes import produced
 

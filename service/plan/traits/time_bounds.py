@@ -52,7 +52,7 @@ from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Type
 from rowkind.service.physical.clocks import TimeBounds
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalJoin
+from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.time_windows import DAY
 from rowkind.service.plan.scalar.types import family

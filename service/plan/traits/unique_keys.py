@@ -30,19 +30,11 @@ from sqlglot import exp
 
 from rowkind.operators.match.calls import MatchNumber
 from rowkind.service.plan.columns import by_name, columns
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalExpand,
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalMatch,
-    LogicalNode,
-    LogicalProject,
-    LogicalRank,
-    LogicalScan,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads

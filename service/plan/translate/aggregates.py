@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from rowkind.service import physical
 from rowkind.service.physical.aggregation import AggregateCall, Aggregation, GatheredOrder
+from rowkind.service.physical.operators import PhysicalAggregate
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalAggregate, LogicalNode
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.missing_watermarks import missing_watermarks
@@ -18,7 +19,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshe
 
 def aggregate(
     nodes: Nodes, aggregate: LogicalAggregate, top: LogicalNode, edge: Edge, record: str
-) -> physical.PhysicalAggregate:
+) -> PhysicalAggregate:
     """The physical node of an aggregate; its calc leads to where `edge` says."""
     side, below = aggregate.input, columns(aggregate.input.input)
     key = tuple((resolved(name), below[name], True) for name in aggregate.group)
@@ -38,7 +39,7 @@ def aggregate(
         closing=side.closing,
         ending=aggregate.ending,
     )
-    return physical.PhysicalAggregate(
+    return PhysicalAggregate(
         node=nodes.name("aggregate", aggregate),
         input=with_first_step(node, aggregation) if aggregation.adds_up else node,
         aggregation=aggregation,

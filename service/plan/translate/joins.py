@@ -7,14 +7,18 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.operators.join.facts import HAS_NULL, NOT_EMPTY
-from rowkind.service import physical
 from rowkind.service.physical.clocks import TimeBounds
 from rowkind.service.physical.join_kinds import JOIN_NAMES
+from rowkind.service.physical.node import PhysicalInput, PhysicalNode
+from rowkind.service.physical.operators import PhysicalJoin
 from rowkind.service.physical.tree import fused, level, without_unions
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalInput, LogicalJoin, LogicalNode
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalFilter
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.scalars import compile_condition, resolved
 from rowkind.service.plan.scalar.types import BIGINT, family
 from rowkind.service.plan.traits.missing_watermarks import missing_watermarks
@@ -35,14 +39,14 @@ from rowkind.service.plan.translate.nodes import (
 _TIMES = ("timestamp", "local", "date")
 
 
-def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalJoin:
+def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: str) -> PhysicalJoin:
     """The physical node of a join; its calc leads to where `edge` says."""
     left = _join_side(nodes, join, join.left, 0, edge)
     right = _join_side(nodes, join, join.right, 1, edge)
     both = left.calc.output.concat(right.calc.output)
     answer = {} if join.answer is None else {join.answer: columns(join)[join.answer]}
     schema = left.calc.output.concat(record_of("Row", answer)) if join.keeps_left else both
-    return physical.PhysicalJoin(
+    return PhysicalJoin(
         node=nodes.name(JOIN_NAMES[join.kind], join),
         kind=join.kind,
         left=left,
@@ -65,7 +69,7 @@ def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: 
     )
 
 
-def _kept(side: LogicalInput, node: physical.PhysicalNode, other: physical.PhysicalNode) -> physical.PhysicalInput:
+def _kept(side: LogicalInput, node: PhysicalNode, other: PhysicalNode) -> PhysicalInput:
     """What becomes of the rows of an input: made anew they can be only in the stage of the join below."""
     state, (below, *united) = input_state(side), without_unions(node)
     here = max(level(each) + (not fused(each)) for each in without_unions(node, other))
@@ -78,7 +82,7 @@ def _near(join: LogicalJoin) -> TimeBounds | None:
     return next(iter(time_bounds(replace(join, keys=()), left, right)), None)
 
 
-def _join_side(nodes: Nodes, join: LogicalJoin, side: LogicalInput, number: int, above: Edge) -> physical.PhysicalNode:
+def _join_side(nodes: Nodes, join: LogicalJoin, side: LogicalInput, number: int, above: Edge) -> PhysicalNode:
     # Nothing that an anti join emits is made of right rows.
     made_of_it = number == 0 or join.kind not in ("anti", "not in")
     edge = Edge(
@@ -95,7 +99,7 @@ def _join_side(nodes: Nodes, join: LogicalJoin, side: LogicalInput, number: int,
     return nodes.input(side, edge)
 
 
-def _facts(nodes: Nodes, join: LogicalJoin) -> tuple[physical.PhysicalNode, ...]:
+def _facts(nodes: Nodes, join: LogicalJoin) -> tuple[PhysicalNode, ...]:
     """What a NOT IN must know of its right side as a whole: whether it has a row, and whether one is NULL."""
     (key,) = join.keys
     null = exp.Is(this=key.right.copy(), expression=exp.Null())
@@ -103,7 +107,7 @@ def _facts(nodes: Nodes, join: LogicalJoin) -> tuple[physical.PhysicalNode, ...]
     return tuple(_fact(nodes, node, fact) for node, fact in about)
 
 
-def _fact(nodes: Nodes, node: LogicalNode, fact: bytes) -> physical.PhysicalNode:
+def _fact(nodes: Nodes, node: LogicalNode, fact: bytes) -> PhysicalNode:
     at = exp.Count(this=exp.Star())
     count = LogicalAggregate(
         LogicalInput(node), (), {"rows": LogicalCall("count", (), BIGINT, at)}, is_global=True, at=at

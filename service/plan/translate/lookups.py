@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service import physical
+from rowkind.service.physical.node import PhysicalInput, PhysicalNode
+from rowkind.service.physical.operators import PhysicalLookup
 from rowkind.service.plan.calcs import Edge
-from rowkind.service.plan.logical import LogicalInput, LogicalLookup, LogicalNode
+from rowkind.service.plan.logical.binary import LogicalLookup
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.traits.unique_keys import keeps_key
 from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, named, refreshes, shown, traits
 
 
-def lookup(nodes: Nodes, lookup: LogicalLookup, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalLookup:
+def lookup(nodes: Nodes, lookup: LogicalLookup, top: LogicalNode, edge: Edge, record: str) -> PhysicalLookup:
     """The physical node of a lookup; its calc leads to where `edge` says."""
     left, right = _side(nodes, lookup, lookup.left, 0, edge), _side(nodes, lookup, lookup.right, 1, edge)
     schema = left.calc.output.concat(right.calc.output)
-    return physical.PhysicalLookup(
+    return PhysicalLookup(
         node=nodes.name("lookup" if lookup.match is None else "asof_join", lookup),
         left=left,
         right=right,
@@ -30,7 +32,7 @@ def lookup(nodes: Nodes, lookup: LogicalLookup, top: LogicalNode, edge: Edge, re
     )
 
 
-def _side(nodes: Nodes, lookup: LogicalLookup, side: LogicalInput, number: int, above: Edge) -> physical.PhysicalNode:
+def _side(nodes: Nodes, lookup: LogicalLookup, side: LogicalInput, number: int, above: Edge) -> PhysicalNode:
     by_key = number == 1 and lookup.match is None
     # The old row of an update says nothing of versions.
     needs_before = not keeps_key(lookup, side) if by_key else not (number == 1 and _has_versions(lookup))
@@ -55,7 +57,7 @@ def _has_versions(lookup: LogicalLookup) -> bool:
     return lookup.match is not None and lookup.match.versions
 
 
-def _found_by_content(side: LogicalInput) -> physical.PhysicalInput:
+def _found_by_content(side: LogicalInput) -> PhysicalInput:
     scan = bare_scan(side.input)
     by_seq = scan is not None and scan.source.ordered
     return replace(input_state(side), layout="multiset", by_seq=by_seq, exact=False)

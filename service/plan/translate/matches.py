@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rowkind.avro.schema import Type
-from rowkind.service import physical
 from rowkind.service.physical.matching import DefinedVariable, Matching
+from rowkind.service.physical.operators import PhysicalMatch
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.calls import LogicalDefine
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalMatch, LogicalNode
+from rowkind.service.plan.logical.grouping import LogicalMatch
+from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.scalars import compile_condition, resolved
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered, shown, traits
 
 
-def match(nodes: Nodes, match: LogicalMatch, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalMatch:
+def match(nodes: Nodes, match: LogicalMatch, top: LogicalNode, edge: Edge, record: str) -> PhysicalMatch:
     """The physical node of a pattern; its calc leads to where `edge` says."""
     side, below, out = match.input, columns(match.input.input), columns(match)
     assert side.closing is not None, "a pattern has a watermark by now"
@@ -25,7 +26,7 @@ def match(nodes: Nodes, match: LogicalMatch, top: LogicalNode, edge: Edge, recor
         sub_key=tuple((each.column, each.descending, each.nulls_first) for each in match.order if each.column),
     )
     schema = record_of("Row", out)
-    return physical.PhysicalMatch(
+    return PhysicalMatch(
         node=nodes.name("match", match),
         input=nodes.input(side, given),
         matching=Matching(

@@ -8,13 +8,15 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from rowkind.avro.schema import Record, Type
-from rowkind.service import physical
 from rowkind.service.physical.calc import Calc, OnError
 from rowkind.service.physical.keys import Salt
+from rowkind.service.physical.node import PhysicalInput, PhysicalNode, Traits
 from rowkind.service.plan.calcs import Edge
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalRank
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.scalar.scalars import Columns, resolved, show
 from rowkind.service.plan.traits.changelog_modes import bare_scan, produced
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
@@ -26,11 +28,11 @@ class Nodes(Protocol):
 
     on_error: OnError
 
-    def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> physical.PhysicalNode:
+    def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> PhysicalNode:
         """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
         ...
 
-    def input(self, side: LogicalInput, edge: Edge) -> physical.PhysicalNode:
+    def input(self, side: LogicalInput, edge: Edge) -> PhysicalNode:
         """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
         ...
 
@@ -54,13 +56,13 @@ def carried(side: LogicalInput) -> Mapping[str, Type]:
     return {name: below[name] for name in side.carried}
 
 
-def input_state(side: LogicalInput) -> physical.PhysicalInput:
+def input_state(side: LogicalInput) -> PhysicalInput:
     """What the plan chose for the state of an input."""
     scan = bare_scan(side.input)
     if scan is None:
-        return physical.PhysicalInput(side.layout, side.ttl_ms, by_seq=False, closing=side.closing, remade=side.remade)
+        return PhysicalInput(side.layout, side.ttl_ms, by_seq=False, closing=side.closing, remade=side.remade)
     source = scan.source
-    return physical.PhysicalInput(
+    return PhysicalInput(
         side.layout,
         side.ttl_ms,
         by_seq=source.ordered,
@@ -88,10 +90,10 @@ def refreshes(side: LogicalInput, edge: Edge) -> bool:
     return side.ttl_ms is not None or edge.refreshes
 
 
-def traits(node: LogicalNode, partition_key: tuple[str, ...], needs_before: bool) -> physical.Traits:
+def traits(node: LogicalNode, partition_key: tuple[str, ...], needs_before: bool) -> Traits:
     """What the plan knows of what leaves a node."""
     keys = in_order(unique_keys(node), node)
-    return physical.Traits(produced(node), keys, keys[0] if keys else (), partition_key, needs_before)
+    return Traits(produced(node), keys, keys[0] if keys else (), partition_key, needs_before)
 
 
 def shown(expressions: Iterable[exp.Expr]) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from rowkind.service import physical
 from rowkind.service.physical.calc import ARRIVAL
+from rowkind.service.physical.operators import PhysicalNormalize
 from rowkind.service.plan.calcs import Edge
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalNode, LogicalNormalize
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.subset import LogicalNormalize
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import BIGINT
 from rowkind.service.plan.traits.partitioning import shard_key
@@ -15,7 +16,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, na
 
 def normalize(
     nodes: Nodes, normalize: LogicalNormalize, top: LogicalNode, edge: Edge, record: str
-) -> physical.PhysicalNormalize:
+) -> PhysicalNormalize:
     """The physical node of a Normalize; its calc leads to where `edge` says."""
     side, below = normalize.input, columns(normalize.input.input)
     key = shard_key(normalize)
@@ -29,7 +30,7 @@ def normalize(
     node = nodes.input(side, given)
     schema = node.calc.output
     emitted = {**named(schema), **({} if normalize.arrival is None else {normalize.arrival: (ARRIVAL, BIGINT)})}
-    return physical.PhysicalNormalize(
+    return PhysicalNormalize(
         node=nodes.name("expiry" if normalize.takes_back else "normalize", normalize),
         input=node,
         state=input_state(side),

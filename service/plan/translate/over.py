@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from rowkind.service import physical
+from rowkind.service.physical.node import PhysicalInput
+from rowkind.service.physical.operators import OrderMeasure, PhysicalOver
 from rowkind.service.physical.over_call import WindowCall
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalNode, LogicalOver
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalOver
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered, refreshes, shown, traits
 
 
-def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalOver:
+def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: str) -> PhysicalOver:
     """The physical node of an Over; its calc leads to where `edge` says."""
     side, below = over.input, columns(over.input.input)
     given = Edge(
@@ -25,10 +27,10 @@ def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: 
     node = nodes.input(side, given)
     schema = node.calc.output.concat(record_of("Row", {name: call.type for name, call in over.calls.items()}))
     scan, first = bare_scan(side.input), over.order[0]
-    return physical.PhysicalOver(
+    return PhysicalOver(
         node=nodes.name("over", over),
         input=node,
-        state=physical.PhysicalInput(
+        state=PhysicalInput(
             "multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract", closing=side.closing
         ),
         calls=tuple(
@@ -46,9 +48,7 @@ def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: 
             )
             for name, call in over.calls.items()
         ),
-        measure=None
-        if over.measure is None
-        else physical.OrderMeasure(over.measure, first.descending, first.nulls_first),
+        measure=None if over.measure is None else OrderMeasure(over.measure, first.descending, first.nulls_first),
         partition=shown(map(resolved, over.partition)),
         order=tuple(map(ordered, over.order)),
         schema=schema,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from rowkind.service import physical
 from rowkind.service.physical.calc import Contest
+from rowkind.service.physical.node import PhysicalInput
+from rowkind.service.physical.operators import PhysicalRank
 from rowkind.service.plan.calcs import Edge, rank_condition, record_of
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalRank
+from rowkind.service.plan.logical.grouping import LogicalAggregate
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import INT
 from rowkind.service.plan.traits.changelog_modes import bare_scan, base
@@ -25,7 +28,7 @@ from rowkind.service.plan.translate.nodes import (
 )
 
 
-def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalRank:
+def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: str) -> PhysicalRank:
     """The physical node of a rank; its calc leads to where `edge` says."""
     side, below = rank.input, columns(rank.input.input)
     given = Edge(
@@ -41,10 +44,10 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
         node = with_first_step(node, Contest(rank.ranking, rank.identity))
     schema = node.calc.output.concat(record_of("Row", dict.fromkeys(rank.numbers, INT)))
     scan = bare_scan(side.input)
-    return physical.PhysicalRank(
+    return PhysicalRank(
         node=nodes.name("deduplicate" if rank.ranking.takes_one else "rank", rank),
         input=node,
-        state=physical.PhysicalInput(
+        state=PhysicalInput(
             "multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract", closing=side.closing
         ),
         ranking=rank.ranking,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service import physical
+from rowkind.service.physical.node import PhysicalInput, PhysicalNode, PhysicalOperator
+from rowkind.service.physical.operators import PhysicalSession, PhysicalStamp, PhysicalTemporalFilter
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalNode, LogicalSession, LogicalStamp, LogicalTemporalFilter
+from rowkind.service.plan.logical.node import LogicalNode
+from rowkind.service.plan.logical.per_row import LogicalSession, LogicalStamp
+from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.scalar.types import TIMESTAMP
 from rowkind.service.plan.traits.changelog_modes import bare_scan
@@ -15,9 +18,7 @@ from rowkind.service.plan.traits.partitioning import partitioning, shard_key
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered, refreshes, shown, traits
 
 
-def session(
-    nodes: Nodes, session: LogicalSession, top: LogicalNode, edge: Edge, record: str
-) -> physical.PhysicalSession:
+def session(nodes: Nodes, session: LogicalSession, top: LogicalNode, edge: Edge, record: str) -> PhysicalSession:
     """The physical node of a session; its calc leads to where `edge` says."""
     side, below = session.input, columns(session.input.input)
     given = Edge(
@@ -29,10 +30,10 @@ def session(
     window = {name: columns(session)[name] for name in (session.start, session.end) if name is not None}
     schema = node.calc.output.concat(record_of("Row", window))
     scan = bare_scan(side.input)
-    return physical.PhysicalSession(
+    return PhysicalSession(
         node=nodes.name("session", session),
         input=node,
-        state=physical.PhysicalInput(
+        state=PhysicalInput(
             "multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract", closing=side.closing
         ),
         time=session.time,
@@ -48,11 +49,11 @@ def session(
 
 def temporal_filter(
     nodes: Nodes, passing: LogicalTemporalFilter, top: LogicalNode, edge: Edge, record: str
-) -> physical.PhysicalTemporalFilter:
+) -> PhysicalTemporalFilter:
     """The physical node of a temporal filter; its calc leads to where `edge` says."""
     node, by = _anywhere(nodes, passing, edge)
     schema = node.calc.output
-    return physical.PhysicalTemporalFilter(
+    return PhysicalTemporalFilter(
         node=nodes.name("temporal_filter", passing),
         input=node,
         clock=passing.clock,
@@ -68,11 +69,11 @@ def temporal_filter(
     )
 
 
-def stamp(nodes: Nodes, stamp: LogicalStamp, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalStamp:
+def stamp(nodes: Nodes, stamp: LogicalStamp, top: LogicalNode, edge: Edge, record: str) -> PhysicalStamp:
     """The physical node of a stamp; its calc leads to where `edge` says."""
     node, by = _anywhere(nodes, stamp, edge)
     schema = node.calc.output.concat(record_of("Row", {stamp.time: TIMESTAMP}))
-    return physical.PhysicalStamp(
+    return PhysicalStamp(
         node=nodes.name("stamp", stamp),
         input=node,
         schema=schema,
@@ -83,7 +84,7 @@ def stamp(nodes: Nodes, stamp: LogicalStamp, top: LogicalNode, edge: Edge, recor
 
 def _anywhere(
     nodes: Nodes, node: LogicalTemporalFilter | LogicalStamp, edge: Edge
-) -> tuple[physical.PhysicalNode, tuple[str, ...]]:
+) -> tuple[PhysicalNode, tuple[str, ...]]:
     """The input of a node that does not ask for keys, and by what its rows are spread.
 
     They are found again in the shard in which they came, so that those of an operator stay where they are.
@@ -97,7 +98,7 @@ def _anywhere(
     )
     below_, by = nodes.input(side, given), shown(map(resolved, key))
     where = partitioning(side.input) if node.partition is None else None
-    if isinstance(below_, physical.PhysicalOperator) and where is not None:
+    if isinstance(below_, PhysicalOperator) and where is not None:
         below_ = replace(below_, fused=True)
         by = by if len(by) == len(below_.traits.partition_key) else below_.traits.partition_key
     return below_, by

@@ -8,33 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowkind.avro.schema import Record
-from rowkind.service import physical
 from rowkind.service.physical.calc import ARRIVAL, ROW_DIGEST, Calc, OnError
+from rowkind.service.physical.node import PhysicalNode, PhysicalOperator, PhysicalScan, PhysicalSink, PhysicalUnion
 from rowkind.service.plan.calcs import Edge, calc, record_of
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalCalc,
-    LogicalInput,
-    LogicalJoin,
-    LogicalLookup,
-    LogicalMatch,
-    LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
-    LogicalProject,
-    LogicalRank,
-    LogicalScan,
-    LogicalSession,
-    LogicalStamp,
-    LogicalTemporalFilter,
-    LogicalUnion,
-)
+from rowkind.service.plan.logical.calc import LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.node import LogicalCalc, LogicalInput, LogicalNode
+from rowkind.service.plan.logical.subset import LogicalTemporalFilter
+from rowkind.service.plan.operators import TRANSLATIONS
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import Columns, resolved
 from rowkind.service.plan.scalar.types import BIGINT, BINARY
@@ -42,11 +27,10 @@ from rowkind.service.plan.traits.changelog_modes import bare_scan, base
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.partitioning import already_partitioned, partitioning, together
 from rowkind.service.plan.traits.unique_keys import unique_keys
-from rowkind.service.plan.translate import aggregates, joins, lookups, matches, normalizing, over, ranks, timed
 from rowkind.service.plan.translate.nodes import traits
 
 
-def translate(query: Query) -> physical.PhysicalSink:
+def translate(query: Query) -> PhysicalSink:
     """The physical plan. Raises Refusal for an expression that cannot be translated."""
     sink, result = query.sink, columns(query.root)
     key_record = record_of(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
@@ -64,7 +48,7 @@ def translate(query: Query) -> physical.PhysicalSink:
         node = replace(node, traits=traits(query.root, of.partition_key, of.needs_before))
     keyed = bool(sink.key) and sink.mode != "append"
     unmoved = keyed and together(query.root, frozenset(sink.key))
-    return physical.PhysicalSink(
+    return PhysicalSink(
         name=query.name,
         topic=sink.topic,
         mode=sink.mode,
@@ -95,26 +79,11 @@ def _in_order(query: Query) -> tuple[LogicalNode, tuple[tuple[str, bool, bool], 
     )
 
 
-def _fixed(query: Query, node: physical.PhysicalNode) -> tuple[str, ...]:
+def _fixed(query: Query, node: PhysicalNode) -> tuple[str, ...]:
     """The parts of the partition key of what comes to the sink that the sink's key does not name, as in the SQL."""
     parts = partitioning(query.root) or ()
     named = zip(parts, node.traits.partition_key, strict=True)
     return tuple(text for part, text in named if not part.columns & set(query.sink.key))
-
-
-_OPERATORS: Mapping[type[LogicalNode], Callable[..., physical.PhysicalOperator]] = {
-    LogicalJoin: joins.join,
-    LogicalAggregate: aggregates.aggregate,
-    LogicalRank: ranks.rank,
-    LogicalSession: timed.session,
-    LogicalOver: over.over,
-    LogicalLookup: lookups.lookup,
-    LogicalNormalize: normalizing.normalize,
-    LogicalTemporalFilter: timed.temporal_filter,
-    LogicalStamp: timed.stamp,
-    LogicalMatch: matches.match,
-}
-"""How each operator becomes one of the physical plan."""
 
 
 @dataclass
@@ -129,15 +98,15 @@ class _Translator:
     _known: dict[int, tuple[LogicalNode, str]] = field(default_factory=dict)
     """Names by identity; what is named is held, so that no other node can have its identity."""
 
-    def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> physical.PhysicalNode:
+    def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> PhysicalNode:
         """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
         found = base(top)
         if isinstance(found, LogicalScan):
             return self._scan(found, top, edge, record)
         if isinstance(found, LogicalUnion):
             inputs = tuple(self.node(_over(top, each), edge, record) for each in found.inputs)
-            return physical.PhysicalUnion(self.name("union", found), inputs, traits(top, (), edge.needs_before))
-        return _OPERATORS[type(found)](self, found, top, edge, record)
+            return PhysicalUnion(self.name("union", found), inputs, traits(top, (), edge.needs_before))
+        return TRANSLATIONS[type(found)](self, found, top, edge, record)
 
     def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str, **said: Any) -> Calc:
         return replace(calc(top, edge, input_, below, record, **said), on_error=self.on_error)
@@ -155,7 +124,7 @@ class _Translator:
             self._known[id(scan)] = scan, name if self._names[name] == 1 else f"{name}_{self._names[name]}"
         return self._known[id(scan)][1]
 
-    def _scan(self, scan: LogicalScan, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalScan:
+    def _scan(self, scan: LogicalScan, top: LogicalNode, edge: Edge, record: str) -> PhysicalScan:
         source, bare = scan.source, bare_scan(top) is not None
         input_ = source.declared.select(scan.used)
         below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
@@ -165,7 +134,7 @@ class _Translator:
         empty = is_empty(top)
         by_key = source.mode == "upsert" and not empty
         time = source.watermark.time.column if source.watermark is not None else None
-        return physical.PhysicalScan(
+        return PhysicalScan(
             node=self._scan_name(scan),
             source=source,
             calc=self.calc(
@@ -183,10 +152,10 @@ class _Translator:
             traits=traits(top, (), needs_before),
         )
 
-    def input(self, side: LogicalInput, edge: Edge) -> physical.PhysicalNode:
+    def input(self, side: LogicalInput, edge: Edge) -> PhysicalNode:
         """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
         node = self.node(side.input, edge)
-        if isinstance(node, physical.PhysicalOperator):
+        if isinstance(node, PhysicalOperator):
             fused = already_partitioned(side.input, edge.decisive)
             return replace(node, fused=fused and edge.salt is None)
         return node

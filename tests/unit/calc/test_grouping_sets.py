@@ -21,7 +21,7 @@ from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute import calc
 from rowkind.service.execute.grouping_sets import in_sets
 from rowkind.service.job.load import load
-from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query.memory import Fold, MemoryEngine

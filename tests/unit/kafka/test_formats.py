@@ -23,7 +23,7 @@ from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.service.kafka.decode import DecodedRecords, Decoder
 from rowkind.service.kafka.record import Records
-from rowkind.service.physical import PhysicalScan
+from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.physical.row_kind import RowKindHeader
 from rowkind.service.physical.source_table import SourceTable
 from tests.kafka.tables import pass_on

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rowkind.service.job.load import load
-from rowkind.service.physical import PhysicalOver, PhysicalRank
+from rowkind.service.physical.operators import PhysicalOver, PhysicalRank
 from rowkind.service.plan.pipeline import plan
 
 JOB = """

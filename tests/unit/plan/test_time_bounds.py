@@ -6,7 +6,9 @@ import pytest
 from sqlglot import exp, parse_one
 
 from rowkind.service.physical.clocks import TimeBounds
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalUnion
+from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.calc import LogicalUnion
+from rowkind.service.plan.logical.node import LogicalInput
 from rowkind.service.plan.traits.time_bounds import Stay, stays_of, time_bounds
 
 MINUTE = 60_000_000

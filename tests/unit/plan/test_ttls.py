@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.plan.pipeline import plan
 from tests.clocked import job_of

@@ -13,19 +13,11 @@ from rowkind.avro.schema import Type
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.batch import Batch
 from rowkind.service.job.load import load
-from rowkind.service.physical import (
-    PhysicalAggregate,
-    PhysicalJoin,
-    PhysicalNode,
-    PhysicalNormalize,
-    PhysicalRank,
-    PhysicalScan,
-    PhysicalSink,
-    PhysicalUnion,
-)
 from rowkind.service.physical.expression import Expression
 from rowkind.service.physical.graph import Exit, Graph, graph
 from rowkind.service.physical.keys import Key
+from rowkind.service.physical.node import PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion
+from rowkind.service.physical.operators import PhysicalAggregate, PhysicalJoin, PhysicalNormalize, PhysicalRank
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query.memory import MemoryEngine

@@ -9,7 +9,7 @@ import pytest
 
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.kafka.dead_letter import DeadLetter
-from rowkind.service.physical import PhysicalOperator
+from rowkind.service.physical.node import PhysicalOperator
 from rowkind.service.physical.tree import walk
 from rowkind.service.query.memory import MemoryEngine
 from rowkind.service.query.operator_letters import LateLetters, tells_late

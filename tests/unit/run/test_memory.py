@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowkind.operators.columns.changes import Rows
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.memory import Fold, MemoryEngine
 from tests.queries import COUNTED, NAMED, ORDERS, Shop, counted, everything, named, rows_of, scan, select
 from tests.seeds import seeds

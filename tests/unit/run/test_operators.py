@@ -19,9 +19,9 @@ from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.operators import operator
 from rowkind.service.execute.stage import members
-from rowkind.service.physical import PhysicalAggregate, PhysicalRank
 from rowkind.service.physical.graph import graph
 from rowkind.service.physical.keys import SubKeyPart
+from rowkind.service.physical.operators import PhysicalAggregate, PhysicalRank
 from tests.queries import (
     ROW_STATE,
     aggregation,

@@ -15,7 +15,7 @@ from rowkind.service.execute.promises import Broken, BrokenPromiseError, told
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query.memory import MemoryEngine
 from rowkind.service.query.trial import TrialBatch, in_memory, results

@@ -14,9 +14,9 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import MOST_PLACES, SIDES, address, addressed
 from rowkind.service.execute.route import deliver, leave, shard_without_key
-from rowkind.service.physical import Traits
 from rowkind.service.physical.graph import Exit
 from rowkind.service.physical.keys import Key
+from rowkind.service.physical.node import Traits
 from tests.queries import BLOCKED, by, select
 
 

@@ -20,7 +20,7 @@ from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.dead_letter import DeadLetter
-from rowkind.service.physical import PhysicalNode, PhysicalOperator, PhysicalScan, PhysicalSink
+from rowkind.service.physical.node import PhysicalNode, PhysicalOperator, PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan

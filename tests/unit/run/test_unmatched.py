@@ -20,7 +20,8 @@ from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.operators import operator
 from rowkind.service.kafka.dead_letter import DeadLetter
-from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalUnion
+from rowkind.service.physical.node import PhysicalUnion
+from rowkind.service.physical.operators import PhysicalAggregate, PhysicalJoin
 from rowkind.service.query.operator_letters import UnmatchedLetters, sides
 from tests.queries import (
     BY_KEY,
