@@ -31,7 +31,7 @@ def naming(names: list[str], *, any_case: bool) -> set[str]:
 
 
 def test_an_operator_takes_few_files() -> None:
-    """The newest operator needs eight; passes and traits that treat it by name are listed besides, and no file is not."""
+    """The newest operator needs eight; passes and traits that treat it by name are listed besides."""
     (_, names, needed), (_, _, besides), *_ = counted()
     assert len(needed) <= MOST_FILES
     assert naming(names, any_case=False) == needed | besides
