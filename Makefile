@@ -35,7 +35,7 @@ demo: $(READY) ## run the main job on an embedded Kafka broker and watch it
 # tests/conftest.py says which tests stay together, and puts those first that take longest.
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
-quick: $(READY) ## the tests that need nothing but Python, with few random cases: less than two minutes
+quick: $(READY) ## the tests that need nothing but Python, with few random cases
 	ROWKIND_TEST_SEEDS=0.3 $(PYTEST) tests/unit tests/laws tests/oracle tests/plan tests/flink tests/matrix
 
 # Sessions of Spark start in half the time with it.
