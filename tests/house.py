@@ -9,7 +9,8 @@ import ast
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -29,33 +30,34 @@ class House:
         files = sorted(path for package in PACKAGES for path in (root / package).rglob("*.py"))
         self.root = root
         self.texts = {path.relative_to(root): path.read_text() for path in files}
-        self.trees = {path: ast.parse(text) for path, text in self.texts.items()}
+        self.nodes = {path: _of_interest(ast.parse(text)) for path, text in self.texts.items()}
 
     def matches(self) -> Iterator[tuple[str, int]]:
         """Each `match` over nodes of a plan, with its place and how many arms it has."""
-        for path, tree in self.trees.items():
-            for node in ast.walk(tree):
+        for path, nodes in self.nodes.items():
+            for node in nodes:
                 if isinstance(node, ast.Match) and any(map(_names_node, node.cases)):
                     yield f"{path}:{node.lineno}", len(node.cases)
 
     def lines_importing_nodes(self) -> int:
         """How many lines do nothing but import classes of nodes."""
         found = 0
-        for path, tree in self.trees.items():
+        for path, nodes in self.nodes.items():
             lines = self.texts[path].splitlines()
-            for node in ast.walk(tree):
+            for node in nodes:
                 if isinstance(node, ast.ImportFrom):
                     names = [each.name for each in node.names if NODE.fullmatch(each.name)]
                     own = lines[node.lineno - 1 : node.end_lineno]
                     found += sum(any(re.search(rf"\b{name}\b", line) for name in names) for line in own)
         return found
 
+    @cached_property
     def imports(self) -> Mapping[str, set[str]]:
         """By module, the modules of the house that it imports."""
         known = {_dotted(path) for path in self.texts}
         found: dict[str, set[str]] = defaultdict(set)
-        for path, tree in self.trees.items():
-            for node in ast.walk(tree):
+        for path, nodes in self.nodes.items():
+            for node in nodes:
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rowkind."):
                     base = str(node.module).removeprefix("rowkind.")
                     inner = {f"{base}.{each.name}" for each in node.names} & known
@@ -65,7 +67,7 @@ class House:
     def small_with_one_importer(self) -> list[str]:
         """Modules of few lines that one module imports."""
         importers: dict[str, set[str]] = defaultdict(set)
-        for module, imported in self.imports().items():
+        for module, imported in self.imports.items():
             for each in imported - {module}:
                 importers[each].add(module)
         sizes = {_dotted(path): len(text.splitlines()) for path, text in self.texts.items()}
@@ -79,7 +81,7 @@ class House:
             inside = parts[: len(folder.split("."))] == folder.split(".")
             return ".".join(parts[: len(folder.split(".")) + depth]) if inside and module != folder else None
 
-        arrows = {(room(a), room(b)) for a, imported in self.imports().items() for b in imported}
+        arrows = {(room(a), room(b)) for a, imported in self.imports.items() for b in imported}
         inside = {(a, b) for a, b in arrows if a is not None and b is not None and a != b}
         rooms = {found for path in self.texts if (found := room(_dotted(path))) is not None}
         return rooms, inside
@@ -88,10 +90,15 @@ class House:
         """Functions of too many lines, with how many they have."""
         return [
             f"{path}:{node.lineno} {node.name} {length}"
-            for path, tree in self.trees.items()
-            for node in ast.walk(tree)
+            for path, nodes in self.nodes.items()
+            for node in nodes
             if isinstance(node, ast.FunctionDef) and (length := (node.end_lineno or 0) - node.lineno + 1) >= LONG
         ]
+
+
+def _of_interest(tree: ast.Module) -> Sequence[ast.AST]:
+    """The nodes of a module that are counted."""
+    return [each for each in ast.walk(tree) if isinstance(each, ast.Match | ast.ImportFrom | ast.FunctionDef)]
 
 
 def _names_node(case: ast.match_case) -> bool:

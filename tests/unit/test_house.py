@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from tests.house import House
 
 MOST_MATCHES = 30
@@ -10,21 +12,27 @@ MOST_ROOMS = 18
 MOST_ARROWS = 75
 
 
+@cache
+def house() -> House:
+    """The house of today."""
+    return House()
+
+
 def test_nodes_are_known_by_their_shapes() -> None:
     """Few `match` statements know nodes of plans by name, with few arms: the rest goes by shapes and tables."""
-    found = list(House().matches())
+    found = list(house().matches())
     assert len(found) <= MOST_MATCHES, found
     assert sum(arms for _, arms in found) <= MOST_ARMS, found
 
 
 def test_operators_are_rooms_with_few_doors() -> None:
     """A folder per operator, above arrangement and columns: few rooms, few arrows of imports between them."""
-    rooms, arrows = House().rooms("operators", 1)
+    rooms, arrows = house().rooms("operators", 1)
     assert len(rooms) <= MOST_ROOMS, rooms
     assert len(arrows) <= MOST_ARROWS, arrows
 
 
 def test_no_module_is_loose_in_the_service() -> None:
     """Each module of the service is in a room."""
-    rooms, _ = House().rooms("service", 1)
-    assert all((House().root / room.replace(".", "/")).is_dir() for room in rooms)
+    rooms, _ = house().rooms("service", 1)
+    assert all((house().root / room.replace(".", "/")).is_dir() for room in rooms)
