@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical.binary import LogicalJoin
+from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
 from rowkind.service.plan.logical.calc import LogicalFilter, LogicalWindow
 from rowkind.service.plan.logical.grouping import LogicalMatch
 from rowkind.service.plan.logical.node import LogicalBinary, LogicalInput, LogicalNode, LogicalUnary
@@ -87,11 +87,7 @@ def clock_conditions(query: Query) -> Iterator[LogicalNode]:
 
 def unextracted_keys(query: Query) -> Iterator[LogicalNode]:
     """The equalities of a lookup are its keys."""
-    yield from (node for node in walk(query.root) if isinstance(node, LogicalBinary) and _has_plain_condition(node))
-
-
-def _has_plain_condition(node: LogicalBinary) -> bool:
-    return not isinstance(node, LogicalJoin) and bool(node.condition)
+    yield from (node for node in walk(query.root) if isinstance(node, LogicalLookup) and node.condition)
 
 
 def unordered_matches(query: Query) -> Iterator[LogicalNode]:
@@ -202,6 +198,7 @@ KEYS_AND_STATE = Phase(
     "keys and state",
     (
         normalize_inputs,
+        check_sink,
         choose_rank_strategies,
         choose_extremes,
         spread_hot_keys,
@@ -220,6 +217,6 @@ PRUNE_AND_SHARE = Phase(
     assumes=(*_ALGEBRA, *_TIMES, *_STATE),
     ensures=_COLUMNS,
 )
-CHECK = Phase("check", (check_sink, check_numbers, check_functions), assumes=(*_ALGEBRA, *_TIMES, *_STATE, *_COLUMNS))
+CHECK = Phase("check", (check_numbers, check_functions), assumes=(*_ALGEBRA, *_TIMES, *_STATE, *_COLUMNS))
 PHASES = (REWRITE, TIME, KEYS_AND_STATE, PRUNE_AND_SHARE, CHECK)
 PASSES = tuple(each for phase in PHASES for each in phase.passes)

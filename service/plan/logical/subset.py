@@ -164,5 +164,5 @@ class LogicalNormalize(LogicalSubset):
     @property
     def changes(self) -> str:
         """Why rows change."""
-        expired = "rows are taken back when they expire, because of `on_expire: retract`"
+        expired = "rows are taken back here when they expire, because of `on_expire: retract`"
         return expired if self.takes_back else super().changes

@@ -84,7 +84,8 @@ def _check_append(query: Query) -> None:
     changing = updating(query.root)
     if changing is None:
         return
-    at = getattr(source(changing), "at", None)
+    # A Normalize is in no place of the SQL: what expires is the table or the operator below it.
+    at = getattr(source(changing) if isinstance(changing, LogicalNormalize) else changing, "at", None)
     padded = isinstance(changing, LogicalJoin) and not changing.keeps_left
     if at is not None and (padded or isinstance(changing, LogicalLookup)):
         at = at.this
