@@ -94,10 +94,10 @@ class _Describing:
                 for each, each_role in _below(node)
             )
         )
-        own_, union = described(node), isinstance(node, PhysicalUnion)
+        own_, calc = described(node), None if isinstance(node, PhysicalUnion) else _calc_values(node)
         facts = [
             *(() if same_as else own_.facts),
-            *(() if union else _calc_facts(node)),
+            *(() if calc is None else _calc_facts(node, calc)),
             *_outcome_facts(node, consumer, way),
         ]
         if same_as is not None:
@@ -110,7 +110,7 @@ class _Describing:
             name=node.node,
             kind=own_.kind,
             title=own_.title,
-            values=(own_.values, *details, *(() if union else (_calc_values(node),)), _outcome_values(node)),
+            values=(own_.values, *details, *(() if calc is None else (calc,)), _outcome_values(node)),
             facts=tuple(facts),
             state=() if same_as else own_.state,
             inputs=below,
@@ -167,9 +167,9 @@ def _first(calc: Calc) -> FirstStep | None:
             return None
 
 
-def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
-    """What happens to rows at the exit of the node."""
-    calc, values = node.calc, _calc_values(node)
+def _calc_facts(node: PhysicalNode, values: CalcValues) -> Iterator[Fact]:
+    """What happens to rows at the exit of the node, of which these are the values."""
+    calc = node.calc
     if calc.expands:
         yield Fact("expands", "; then ".join(map(_expand, calc.expands)))
     if calc.predicate is not None:
@@ -186,7 +186,7 @@ def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
 
 
 def _calc_values(node: PhysicalNode) -> CalcValues:
-    """The same for programs."""
+    """What happens to rows at the exit of the node, for programs."""
     calc = node.calc
     matched = [part.type.nullable and not safe for part, safe in zip(calc.key.parts, calc.key.null_safe, strict=False)]
     named = zip(calc.output.names, calc.columns, strict=True)

@@ -38,7 +38,7 @@ class LogicalAggregate(LogicalGrouping):
     apart: int = 0
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = ("an aggregate adds up exact changes", True)
-    tells_rows_apart: ClassVar[bool] = False
+    finds_by_content: ClassVar[bool] = False
 
     @property
     def shards_by(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class LogicalMatch(LogicalGrouping):
         return tuple(each.column for each in self.order if each.column is not None)
 
     has_ttl: ClassVar[bool] = False
-    tells_rows_apart: ClassVar[bool] = False
+    finds_by_content: ClassVar[bool] = False
 
     @property
     def shards_by(self) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ class LogicalUnary(LogicalNode):
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = None
     has_ttl: ClassVar[bool] = True
-    tells_rows_apart: ClassVar[bool] = True
+    finds_by_content: ClassVar[bool] = True
     """Whether it finds rows by their content, and so needs the row digest of a table without a key."""
 
     @property

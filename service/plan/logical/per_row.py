@@ -138,7 +138,7 @@ class LogicalStamp(LogicalPerRow):
     partition: tuple[str, ...] | None = field(default=None, metadata=COLUMN)
 
     has_ttl: ClassVar[bool] = False
-    tells_rows_apart: ClassVar[bool] = False
+    finds_by_content: ClassVar[bool] = False
 
     @property
     def shards_by(self) -> tuple[str, ...] | None:

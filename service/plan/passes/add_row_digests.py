@@ -62,7 +62,7 @@ def _binary(recorded: _Recorded, node: LogicalBinary) -> LogicalBinary:
 
 
 def _unary(recorded: _Recorded, node: LogicalUnary) -> LogicalUnary:
-    if not node.tells_rows_apart:
+    if not node.finds_by_content:
         return node
     arrival = isinstance(node, LogicalNormalize) and node.arrival is not None
     return replace(node, input=_side(recorded, node.input, arrival=arrival))

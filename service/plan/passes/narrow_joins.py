@@ -76,8 +76,8 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
 
 def _narrow_first(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
     """The node over inputs that are narrowed, the first one by these conditions, another one by none."""
-    below = first(node)
-    return with_inputs(node, lambda each: _narrow(each, above if each is below else ()))
+    own = iter([above])
+    return with_inputs(node, lambda each: _narrow(each, next(own, ())))
 
 
 def _narrow_expand(node: LogicalExpand, above: Sequence[exp.Expr]) -> LogicalNode:

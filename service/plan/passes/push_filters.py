@@ -76,9 +76,10 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
             return _push_join(node, conditions)
         case LogicalUnion():
             return replace(node, inputs=tuple(_push(each, conditions) for each in node.inputs))
-    below = first(node)
-    sink, stay = _parted(conditions, node.lets_pass(columns(below).keys()))
-    return _filtered(with_inputs(node, lambda each: _push(each, sink if each is below else ())), stay)
+    sink, stay = _parted(conditions, node.lets_pass(columns(first(node)).keys()))
+    # The first input gets them, another one none.
+    own = iter([sink])
+    return _filtered(with_inputs(node, lambda each: _push(each, next(own, ()))), stay)
 
 
 def _parted(conditions: Sequence[exp.Expr], group: AbstractSet[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
