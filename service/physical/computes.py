@@ -64,20 +64,8 @@ class _PhysicalWalk(Walk):
 
     def value(self, value: Any, names: ColumnTexts) -> str:
         """A value, whose columns have these names."""
+        known = None
         match value:
-            case Expression():
-                return self.fields(value, names, {"sql": _renamed(value.sql, names)})
-            case Expand():
-                condition = self.value(value.condition, _numbered(value.output))
-                return self.fields(value, names, {"condition": condition})
-            case Aggregation():
-                own_names, results = _numbered(value.input), _numbered(value.output)
-                return self.fields(value, own_names, {"ending": self.value(value.ending, results)})
-            case RankCondition():
-                return self.fields(value, {**names, **_numbered(value.numbers, sign="%")})
-            case DefinedVariable():
-                calls = {each.name: f"%{number}" for number, each in enumerate(value.calls)}
-                return self.fields(value, names, {"condition": self.value(value.condition, {**names, **calls})})
             case SourceTable():
                 # A table is declared once in a job; in a query it may be taken for one that is not exact.
                 return f"{value.table} {value.exact}"
@@ -87,7 +75,20 @@ class _PhysicalWalk(Walk):
                 kept = [(each.name, getattr(value, each.name)) for each in fields(value)]
                 named = isinstance(value, Type)
                 return str([self.value(each, names) for name, each in kept if not named or name != "name"])
-        return super().value(value, names)
+            case Expression():
+                known = {"sql": _renamed(value.sql, names)}
+            case Expand():
+                known = {"condition": self.value(value.condition, _numbered(value.output))}
+            case Aggregation():
+                names, known = _numbered(value.input), {"ending": self.value(value.ending, _numbered(value.output))}
+            case RankCondition():
+                names = {**names, **_numbered(value.numbers, sign="%")}
+            case DefinedVariable():
+                calls = {each.name: f"%{number}" for number, each in enumerate(value.calls)}
+                known = {"condition": self.value(value.condition, {**names, **calls})}
+            case _:
+                return super().value(value, names)
+        return self.fields(value, names, known)
 
     def counts(self, name: str, role: str) -> bool:
         """Whether a field counts."""

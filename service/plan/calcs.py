@@ -56,18 +56,7 @@ class Edge:
         return tuple((part, type_) for part, type_, _ in self.key[: len(self.key) - self.apart])
 
 
-def calc(
-    top: LogicalNode,
-    edge: Edge,
-    input_: Record,
-    below: Columns,
-    record: str,
-    *,
-    replaced_by: tuple[str, ...] = (),
-    upsert: bool = False,
-    delete_time: str | None = None,
-    nets: bool = True,
-) -> Calc:
+def calc(top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str) -> Calc:
     """The calc of a scan or operator whose filters, projections and expands reach up to `top`."""
     conditions, meanings = _merged(top, below)
     keys = tuple(substitute(part, meanings) for part, *_ in edge.key)
@@ -95,10 +84,7 @@ def calc(
         ),
         predicate=compile_condition(conditions, below),
         side=edge.side,
-        replaced_by=replaced_by,
-        upsert=upsert,
-        delete_time=delete_time,
-        nets=nets,
+        nets=True,
         refreshes=edge.refreshes,
         expands=expands,
         arrival=None if edge.arrival is None else compile_scalar(meanings[edge.arrival], below),

@@ -18,7 +18,7 @@ from rowkind.service.plan.logical.calc import (
     LogicalUnion,
     LogicalWindow,
 )
-from rowkind.service.plan.logical.node import LogicalInput, LogicalNode, LogicalUnary
+from rowkind.service.plan.logical.node import LogicalCalc, LogicalInput, LogicalNode, LogicalUnary
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar, resolved
 from rowkind.service.plan.scalar.types import BIGINT, BINARY, BOOLEAN, INT, STRING, with_null
@@ -33,15 +33,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             found = {node.name(column): node.source.declared.type(column) for column in node.source.declared.names}
             found |= {node.name(ROW_DIGEST): BINARY} if node.digested else {}
             return found | ({node.name(ARRIVAL): BIGINT} if node.numbered else {})
-        case LogicalFilter():
-            below = columns(node.input)
-            return below if _replaces(node.input) else _without_null(below, node.conjuncts)
-        case LogicalProject():
-            return _computed(node, columns(node.input), () if _replaces(node.input) else _conditions(node.input))
-        case LogicalExpand():
-            return columns(node.input) | _made(node)
-        case LogicalWindow():
-            return columns(node.input) | {node.number: INT}
+        case LogicalCalc():
+            return _above(node, columns(node.input), passed=not _replaces(node.input))
         case LogicalUnary():
             return node.emits(_without_null(kept(node.input), node.conditions))
         case LogicalJoin():
@@ -50,6 +43,20 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return _looked_up(node)
         case LogicalUnion():
             return _united([columns(each) for each in node.inputs])
+    raise AssertionError(f"{type(node).__name__} is of no shape")
+
+
+def _above(node: LogicalCalc, below: dict[str, Type], *, passed: bool) -> dict[str, Type]:
+    """The columns of a calc whose input has these; `passed`: the rows have passed the filters."""
+    match node:
+        case LogicalFilter():
+            return _without_null(below, node.conjuncts) if passed else below
+        case LogicalProject():
+            return _computed(node, below, _conditions(node.input) if passed else ())
+        case LogicalExpand():
+            return below | _made(node)
+        case LogicalWindow():
+            return below | {node.number: INT}
     raise AssertionError(f"{type(node).__name__} is of no shape")
 
 
@@ -72,11 +79,9 @@ def kept(side: LogicalInput) -> dict[str, Type]:
 
 @memoized
 def _passed(node: LogicalNode) -> dict[str, Type]:
-    if isinstance(node, LogicalFilter):
-        return _without_null(_passed(node.input), node.conjuncts)
-    if isinstance(node, LogicalProject):
-        return _computed(node, _passed(node.input), _conditions(node.input))
-    return _passed(node.input) | _made(node) if isinstance(node, LogicalExpand) else columns(node)
+    if isinstance(node, LogicalFilter | LogicalProject | LogicalExpand):
+        return _above(node, _passed(node.input), passed=True)
+    return columns(node)
 
 
 def parts_of(type_: Type, *, inline: bool) -> tuple[Field, ...]:

@@ -10,7 +10,7 @@ that state does not depend on it (`operators.field_roles`). Names and texts of f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, fields
 from typing import Any
 
@@ -111,20 +111,16 @@ def _fact(name: str, value: Any, says: str, empty: str) -> Fingerprint:
     match value:
         case SourceTable():
             return {"topic": value.topic, "mode": value.mode}
-        case Matching():
-            return _facts(value) | dict(_defines(value))
-        case Aggregation() | SoughtPattern() | RankCondition():
-            return _facts(value)
+        case Aggregation() | Matching() | SoughtPattern() | RankCondition():
+            return _facts(value) | dict(_defines(value) if isinstance(value, Matching) else ())
         case Closing():
             return {"late": _text(value.late), "kept until": _kept(value.kept), "watermark": value.clock.name}
         case Ending():
             return {"kept until": _text(value.at), "watermark": value.clock.name}
         case Expression():
             return {name: value.text} | (_functions([value], of="condition's ") if name == "condition" else {})
-        case None | False | ():
-            return {name: empty} if empty else {}
-        case True:
-            return {name: says}
+        case bool() | None | ():
+            return {name: says if value else empty} if value or empty else {}
     return {name: _text(value)}
 
 
@@ -178,42 +174,8 @@ class _FactWalk(Walk):
 
     def value(self, value: Any, names: ColumnTexts) -> str:
         """A value, whose columns have these names."""
-        match value:
-            case str() | int():
-                return str(value)
-            case tuple():
-                return _SEPARATORS.get(type(value[0]), ", ").join(map(_text, value)) if value else ""
-            case Ranking():
-                return ", ".join(f"{name} {each}" for name, each in asdict(value).items())
-            case Column():
-                return f"{value.name} {value.type.sql}{'' if value.type.nullable else ' NOT NULL'}"
-            case Clock():
-                return value.name
-            case ColumnTime():
-                return f"{value.column} + {value.later_us} us" + (" or always" if value.null == "always" else "")
-            case PhysicalInput():
-                return _input(value)
-            case Expand():
-                return _expand(value)
-            case Key():
-                return _key(value)
-            case SubKeyPart(descending=False, nulls_first=True):
-                return value.expression.text
-            case SubKeyPart():
-                return f"{value.expression.text}{_sorted(value)}"
-            case GatheredOrder():
-                return f"{value.column}{_sorted(value)}"
-            case AggregateCall():
-                return _call(value)
-            case WindowCall():
-                return f"{value.name}: {value.text}" + " of the last values" * (value.function == "lag" and value.skips)
-            case CalledColumn():
-                variables = () if isinstance(value.call, Classifier | MatchNumber) else value.call.variables
-                several = f" of variables {', '.join(map(str, variables))}" if len(variables) > 1 else ""
-                return f"{value.text}{several} AS {value.name} {value.type.sql}"
-            case DefinedVariable():
-                return f"{value.condition.text}{f' of {_text(value.calls)}' if value.calls else ''}"
-        return super().value(value, names)
+        rule = _TEXTS.get(type(value))
+        return super().value(value, names) if rule is None else rule(value)
 
 
 _WALK = _FactWalk()
@@ -256,6 +218,10 @@ def _key(key: Key) -> str:
     return (", ".join(parts) or "none") + salt + apart
 
 
+def _sub_key_part(part: SubKeyPart) -> str:
+    return part.expression.text + _sorted(part) * (part.descending or not part.nulls_first)
+
+
 def _sorted(order: SubKeyPart | GatheredOrder) -> str:
     return f"{' DESC' if order.descending else ''} NULLS {'FIRST' if order.nulls_first else 'LAST'}"
 
@@ -268,6 +234,12 @@ def _call(call: AggregateCall) -> str:
     more += [f"{call.stage} step"] if call.stage != "whole" else []
     how = f" ({', '.join(more)})" if more else ""
     return f"{called(call.function)}({arguments}{by}){where}{how} AS {call.name} {call.type.sql}"
+
+
+def _called_column(column: CalledColumn) -> str:
+    variables = () if isinstance(column.call, Classifier | MatchNumber) else column.call.variables
+    several = f" of variables {', '.join(map(str, variables))}" if len(variables) > 1 else ""
+    return f"{column.text}{several} AS {column.name} {column.type.sql}"
 
 
 def _on_error(node: PhysicalNode) -> Fingerprint:
@@ -287,3 +259,24 @@ def _calls(node: PhysicalNode) -> Sequence[AggregateCall | WindowCall]:
 
 _SEPARATORS: Mapping[type, str] = dict.fromkeys((Expand, AggregateCall, WindowCall, CalledColumn), "; ")
 """Between values of these types; a comma between others."""
+
+_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    **dict.fromkeys((str, int, bool), str),
+    tuple: lambda each: _SEPARATORS.get(type(each[0]), ", ").join(map(_text, each)) if each else "",
+    Ranking: lambda each: ", ".join(f"{name} {part}" for name, part in asdict(each).items()),
+    Column: lambda each: f"{each.name} {each.type.sql}{'' if each.type.nullable else ' NOT NULL'}",
+    Clock: lambda each: each.name,
+    ColumnTime: lambda each: f"{each.column} + {each.later_us} us{' or always' if each.null == 'always' else ''}",
+    PhysicalInput: _input,
+    Expand: _expand,
+    Key: _key,
+    SubKeyPart: _sub_key_part,
+    GatheredOrder: lambda each: f"{each.column}{_sorted(each)}",
+    AggregateCall: _call,
+    WindowCall: lambda each: (
+        f"{each.name}: {each.text}" + " of the last values" * (each.function == "lag" and each.skips)
+    ),
+    CalledColumn: _called_column,
+    DefinedVariable: lambda each: f"{each.condition.text}{f' of {_text(each.calls)}' if each.calls else ''}",
+}
+"""How values of these types are written; others as a `Walk` writes them."""

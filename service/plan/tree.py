@@ -16,6 +16,7 @@ from rowkind.service.plan.logical.calc import LogicalFilter
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 
 Node = TypeVar("Node", bound=LogicalNode)
+AnyRule = TypeVar("AnyRule")
 Rules = Mapping[type[Any], Callable[[Any], LogicalNode]]
 """What a pass does to nodes of a class or a shape."""
 Conditions = tuple[exp.Expr, ...]
@@ -69,8 +70,13 @@ def rewritten(root: LogicalNode, rules: Rules) -> LogicalNode:
 
 def changed(rules: Rules, node: LogicalNode) -> LogicalNode:
     """The node changed by the rule for its class, or else for its shape; itself if there is none."""
-    rule = next((rules[of] for of in type(node).__mro__ if of in rules), None)
+    rule = rule_for(node, rules)
     return node if rule is None else rule(node)
+
+
+def rule_for(value: object, rules: Mapping[type[Any], AnyRule]) -> AnyRule | None:
+    """The rule for the class of a value, or else for its shape, which it inherits from; None if there is none."""
+    return next((rules[of] for of in type(value).__mro__ if of in rules), None)
 
 
 def with_conditions(root: LogicalNode, change: Callable[[Conditions], Conditions]) -> LogicalNode:

@@ -206,48 +206,43 @@ def _similar(one: str, other: str) -> float:
 _URL = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(//([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
 _IN_BRACKETS = re.compile(r"//(?:[^@/?#\[]*@)?\[[0-9A-Fa-f:.]+\]")
 _NO_URL = re.compile(r"[\x00-\x20<>\"{}|\\^`\x7f]|%(?![0-9A-Fa-f]{2})|#.*#|[\[\]]")
+_SERVER = re.compile(
+    r"((?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.?"
+    r"|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]+\])(?::\d*)?"
+)
 
 
 def _of_url(url: str, part: str, strict: bool) -> str | None:
     """A part of a URL as java.net.URI takes it apart; of what is none, an error or nothing."""
+    parts = _url_parts(url)
+    if parts is None and strict:
+        raise ValueError(f"{url!r} is no URL: TRY_PARSE_URL makes NULL of it")
+    return None if parts is None else parts.get(part)
+
+
+def _url_parts(url: str) -> dict[str, str | None] | None:
+    """The parts of a URL by their names in SQL; None if it is not a URL."""
     found = _URL.fullmatch(url)
-    scheme, authority, path = (found[1], found[3], found[4]) if found else (None, None, "")
-    rest = url[len(scheme) + 1 :] if scheme else url
-    if (
-        found is None
-        or _NO_URL.search(_IN_BRACKETS.sub("//", url, count=1))
-        or (scheme and not rest)
-        or (found[2] and not authority and not path)
-    ):
-        if strict:
-            raise ValueError(f"{url!r} is no URL: TRY_PARSE_URL makes NULL of it")
+    if found is None or _NO_URL.search(_IN_BRACKETS.sub("//", url, count=1)):
         return None
-    opaque = bool(scheme) and not rest.startswith("/")
+    scheme, slashes, authority, path, query, fragment = found.groups()
+    rest = url[len(scheme) + 1 :] if scheme else url
+    if (scheme and not rest) or (slashes and not authority and not path):
+        return None
+    if scheme and not rest.startswith("/"):
+        path = query = None
     user, at, host = (authority or "").rpartition("@")
-    server = re.fullmatch(
-        r"((?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.?"
-        r"|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]+\])(?::\d*)?",
-        host,
-    )
-    query = None if opaque else found[5]
-    match part:
-        case "HOST":
-            return server[1] if server else None
-        case "PATH":
-            return None if opaque else path
-        case "QUERY":
-            return query
-        case "REF":
-            return found[6]
-        case "PROTOCOL":
-            return scheme
-        case "FILE":
-            return None if opaque else path if query is None else f"{path}?{query}"
-        case "AUTHORITY":
-            return authority or None
-        case "USERINFO":
-            return user if at and server else None
-    return None
+    server = _SERVER.fullmatch(host)
+    return {
+        "HOST": server[1] if server else None,
+        "PATH": path,
+        "QUERY": query,
+        "REF": fragment,
+        "PROTOCOL": scheme,
+        "FILE": path if query is None else f"{path}?{query}",
+        "AUTHORITY": authority or None,
+        "USERINFO": user if at and server else None,
+    }
 
 
 def _of_query(url: str, part: str, key: str, strict: bool) -> str | None:

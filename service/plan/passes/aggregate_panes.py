@@ -12,7 +12,7 @@ windows, which is 16 instead of 60. Where a call needs the rows of the whole win
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import gcd, isqrt
 
@@ -23,7 +23,7 @@ from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject
 from rowkind.service.plan.logical.grouping import LogicalAggregate
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
-from rowkind.service.plan.passes.split_distinct import between, in_two_steps
+from rowkind.service.plan.passes.split_distinct import Steps, between, in_two_steps
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
@@ -88,6 +88,10 @@ class _Windows:
     on_windows: tuple[exp.Expr, ...]
     on_rows: tuple[exp.Expr, ...]
 
+    def column(self, name: str) -> str:
+        """A column beside the edge."""
+        return f"{self.edge.rpartition('.')[0]}.{name}"
+
 
 def _visit(node: LogicalNode) -> LogicalNode:
     if not isinstance(node, LogicalAggregate):
@@ -96,16 +100,17 @@ def _visit(node: LogicalNode) -> LogicalNode:
     if windows is None:
         return node
     below = columns(node.input.input)
-    steps = [in_two_steps(name, call, below) for name, call in node.calls.items()]
+    split = ((name, in_two_steps(name, call, below)) for name, call in node.calls.items())
+    steps = {name: each for name, each in split if each is not None}
     own = any(isinstance(call.function, PythonFunction) for call in node.calls.values())
     asked = [name for call in node.calls.values() for name in call.reads]
     meanings = {name: meaning(node.input.input, resolved(name)) for name in (*node.group, *asked)}
     of_windows = {name for name in meanings if reads(meanings[name]) & {windows.edge, windows.expand.place}}
-    if own or None in steps or of_windows & set(asked) or not of_windows:
+    if own or len(steps) < len(node.calls) or of_windows & set(asked) or not of_windows:
         return node
     if any(reads(meanings[name]) != {windows.edge} for name in of_windows):
         return node
-    return _in_panes(node, windows, meanings, [name for name in node.group if name in of_windows])
+    return _in_panes(node, windows, meanings, steps)
 
 
 def _windows(node: LogicalNode) -> _Windows | None:
@@ -147,53 +152,68 @@ def _run(array: WindowStarts | WindowEnds) -> int:
 
 
 def _in_panes(
-    node: LogicalAggregate, windows: _Windows, meanings: Mapping[str, exp.Expr], of_windows: Sequence[str]
+    node: LogicalAggregate, windows: _Windows, meanings: Mapping[str, exp.Expr], steps: Mapping[str, Steps]
 ) -> LogicalAggregate:
-    below, size, offset = columns(node.input.input), windows.array.args["size"], windows.array.args.get("offset")
-    width = gcd(micros(_slide(windows.array)), micros(size))
-    rest = 0 if offset is None else micros(offset) % width
-    moved = {"offset": interval(rest)} if rest else {}
-    pane = f"{windows.edge.rpartition('.')[0]}.{PANE}"
-    rows = LogicalFilter(windows.expand.input, windows.on_rows) if windows.on_rows else windows.expand.input
-    plain = [name for name in node.group if name not in of_windows]
-    outputs = {name: meanings[name] for name in meanings if name not in of_windows}
-    outputs[pane] = PaneStart(this=windows.array.this.copy(), size=interval(width), windows=size.copy(), **moved)
-    first: dict[str, LogicalCall] = {}
-    second: dict[str, LogicalCall] = {}
-    for name, call in node.calls.items():
-        steps = in_two_steps(name, call, below)
-        assert steps is not None, "what is not to be split has been found out before"
-        partial, first[partial], second[name] = steps
-    by_pane = LogicalAggregate(
-        LogicalInput(LogicalProject(rows, outputs)), (*plain, pane), first, is_global=False, at=node.at
-    )
+    """The aggregate over panes, whose calls are split in `steps`; columns of its input have these `meanings`."""
+    of_rows = {name: each for name, each in meanings.items() if windows.edge not in reads(each)}
+    plain = tuple(name for name in node.group if name in of_rows)
+    of_windows = tuple(name for name in node.group if name not in of_rows)
+    by_pane, calls = _by_pane(node, windows, of_rows, steps)
     # All panes and windows of the other columns in one shard. Spread, a window would be added up there from one pane
     # or two; and nothing is shuffled between the two steps. Without other columns all there is would be in one shard.
-    edges = [columns(by_pane)[pane], *(below[name] for name in of_windows)]
+    edges = [columns(by_pane)[windows.column(PANE)], *(columns(node.input.input)[name] for name in of_windows)]
     together = bool(plain) and all(each == TIMESTAMP for each in edges)
     by_pane = replace(by_pane, apart=int(together))
-    array = windows.array.copy()
-    array.set("this", resolved(pane))
-    expand: LogicalNode = replace(windows.expand, input=by_pane, array=array, at=array)
+    array, parts = windows.array.copy(), by_pane
+    array.set("this", resolved(windows.column(PANE)))
     if length := _run(windows.array):
-        panes = f"{windows.edge.rpartition('.')[0]}.{PANES}"
+        panes = windows.column(PANES)
         array.set("size", interval(length))
         runs = replace(windows.expand, input=by_pane, array=array, elements={panes: 0}, at=array)
-        first = {}
-        for name, call in second.items():
-            partial, first[partial], second[name] = between(call.arguments[0], call)
-        of_runs = {name: resolved(name) for name in (*plain, panes, *by_pane.calls)}
-        by_run = replace(by_pane, input=LogicalInput(LogicalProject(runs, of_runs)), group=(*plain, panes), calls=first)
-        array = WindowStartsBy(this=resolved(panes), slide=interval(length), size=size.copy())
-        expand = replace(windows.expand, input=by_run, array=array, at=array)
+        parts, calls = _by_run(by_pane, runs, calls)
+        array = WindowStartsBy(this=resolved(panes), slide=interval(length), size=windows.array.args["size"].copy())
+    expand: LogicalNode = replace(windows.expand, input=parts, array=array, at=array)
     if windows.on_windows:
         expand = LogicalFilter(expand, windows.on_windows)
-    groups = {name: meanings[name] if name in of_windows else resolved(name) for name in node.group}
-    partials = {name: resolved(name) for name in first}
+    groups = {name: resolved(name) if name in of_rows else meanings[name] for name in node.group}
     return replace(
         node,
-        input=LogicalInput(LogicalProject(expand, {**groups, **partials})),
+        input=LogicalInput(LogicalProject(expand, {**groups, **{name: resolved(name) for name in parts.calls}})),
         group=(*plain, *of_windows),
-        calls=second,
+        calls=calls,
         apart=len(of_windows) if together else 0,
     )
+
+
+def _by_pane(
+    node: LogicalAggregate, windows: _Windows, of_rows: Mapping[str, exp.Expr], steps: Mapping[str, Steps]
+) -> tuple[LogicalAggregate, Mapping[str, LogicalCall]]:
+    """The first steps of the calls by pane, and the second ones; columns of the rows have the meanings `of_rows`."""
+    pane, array = windows.column(PANE), windows.array
+    size, offset = array.args["size"], array.args.get("offset")
+    width = gcd(micros(_slide(array)), micros(size))
+    rest = 0 if offset is None else micros(offset) % width
+    moved = {"offset": interval(rest)} if rest else {}
+    start = PaneStart(this=array.this.copy(), size=interval(width), windows=size.copy(), **moved)
+    rows = LogicalFilter(windows.expand.input, windows.on_rows) if windows.on_rows else windows.expand.input
+    first, second = _parted(steps)
+    group = (*(name for name in node.group if name in of_rows), pane)
+    panes = LogicalInput(LogicalProject(rows, {**of_rows, pane: start}))
+    return LogicalAggregate(panes, group, first, is_global=False, at=node.at), second
+
+
+def _by_run(
+    by_pane: LogicalAggregate, runs: LogicalExpand, calls: Mapping[str, LogicalCall]
+) -> tuple[LogicalAggregate, Mapping[str, LogicalCall]]:
+    """The runs of panes aggregated, and the calls that add up what comes out, instead of panes."""
+    (run,) = runs.elements
+    first, second = _parted({name: between(call.arguments[0], call) for name, call in calls.items()})
+    group = (*by_pane.group[:-1], run)
+    rows = LogicalProject(runs, {name: resolved(name) for name in (*group, *by_pane.calls)})
+    return replace(by_pane, input=LogicalInput(rows), group=group, calls=first), second
+
+
+def _parted(steps: Mapping[str, Steps]) -> tuple[Mapping[str, LogicalCall], Mapping[str, LogicalCall]]:
+    """The first steps by the columns of their results, and the second ones by name."""
+    firsts = {partial: first for partial, first, _ in steps.values()}
+    return firsts, {name: second for name, (*_, second) in steps.items()}

@@ -54,10 +54,9 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
     match node:
         case LogicalFilter():
             return replace(node, input=_narrow(node.input, [*above, *node.conjuncts]))
-        case LogicalProject(stands=True):
-            return replace(node, input=_narrow(node.input, ()))
         case LogicalProject():
-            return replace(node, input=_narrow(node.input, [substitute(each, node.outputs) for each in above]))
+            below = () if node.stands else [substitute(each, node.outputs) for each in above]
+            return replace(node, input=_narrow(node.input, below))
         case LogicalExpand():
             return _narrow_expand(node, above)
         case LogicalJoin():
@@ -65,12 +64,10 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
         case LogicalLookup():
             pads = node.pads and not any(rejects(each, set(columns(node.right.input))) for each in above)
             return _narrow_first(replace(node, pads=pads), above)
-        case LogicalUnion():
+        case LogicalScan() | LogicalUnion():
             return with_inputs(node, lambda each: _narrow(each, above))
         case LogicalTemporalFilter() | LogicalStamp():
             return _narrow_first(node, above)
-        case LogicalScan():
-            return node
     return _narrow_first(node, _about(above, node.lets_pass(columns(first(node)).keys())))
 
 

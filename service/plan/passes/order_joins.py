@@ -42,7 +42,7 @@ from rowkind.service.plan.passes.derive_state_cleanup import timed_tables
 from rowkind.service.plan.passes.extract_equal_keys import extracted, with_keys
 from rowkind.service.plan.passes.join_costs import Cost, Search, Wanted, by_columns, is_column, is_free, told
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.traits.join_graph import JoinGraph
+from rowkind.service.plan.traits.join_graph import JoinGraph, JoinSize
 from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.plan.tree import with_inputs
 
@@ -170,12 +170,17 @@ def _reason(graph: JoinGraph, before: Cost, best: Cost) -> str:
         return "else each row of one would meet every row of another, in one shard"
     if best.crosses > before.crosses or best.restless > before.restless or best.shuffles > before.shuffles:
         return ""
-    rows = [(new, old) for new, old in zip(best.rows, before.rows, strict=False) if new.order != old.order]
-    if not rows and len(best.rows) == len(before.rows):
-        return "what is joined by the same key is joined in one stage" if best.shuffles < before.shuffles else ""
-    if not rows:
-        return "fewer tables have to be kept for their old rows" if len(best.rows) < len(before.rows) else ""
-    new, old = rows[0]
+    differing = ((new, old) for new, old in zip(best.rows, before.rows, strict=False) if new.order != old.order)
+    if (rows := next(differing, None)) is not None:
+        return _fewer_rows(graph, *rows)
+    if len(best.rows) < len(before.rows):
+        return "fewer tables have to be kept for their old rows"
+    alike = len(best.rows) == len(before.rows) and best.shuffles < before.shuffles
+    return "what is joined by the same key is joined in one stage" if alike else ""
+
+
+def _fewer_rows(graph: JoinGraph, new: JoinSize, old: JoinSize) -> str:
+    """Why fewer rows are kept between the joins of a new order than between those of the old one; nothing if not."""
     if new.order > old.order:
         return ""
     if new.inputs < old.inputs:

@@ -16,7 +16,7 @@ from rowkind.service.plan.logical.subset import LogicalNormalize
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.traits.partitioning import shard_key
-from rowkind.service.plan.tree import with_inputs
+from rowkind.service.plan.tree import first, with_inputs
 
 
 def prune_columns(query: Query) -> Query:
@@ -44,15 +44,20 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             return replace(node, input=_prune(node.input, set().union(*map(reads, outputs.values()))), outputs=outputs)
         case LogicalExpand():
             return _expand(node, wanted)
-        case LogicalJoin(answer=str(name)) if name not in wanted:
-            return _prune(node.left.input, wanted)
+        case _ if _adds_nothing(node, wanted):
+            return _prune(first(node), wanted)
         case LogicalBinary():
             return _binary(node, wanted)
-        case LogicalOver() | LogicalStamp() if wanted.isdisjoint(node.adds(columns(node.input.input))):
-            return _prune(node.input.input, wanted)
         case LogicalUnary():
             return _unary(node, wanted)
     return with_inputs(node, lambda each: _prune(each, wanted))
+
+
+def _adds_nothing(node: LogicalNode, wanted: set[str]) -> bool:
+    """Whether an operator emits the rows of its first input, with columns that are not wanted."""
+    if isinstance(node, LogicalOver | LogicalStamp):
+        return wanted.isdisjoint(node.adds(columns(node.input.input)))
+    return isinstance(node, LogicalJoin) and node.answer is not None and node.answer not in wanted
 
 
 def _expand(node: LogicalExpand, wanted: set[str]) -> LogicalExpand:

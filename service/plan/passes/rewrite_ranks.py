@@ -107,7 +107,7 @@ class _Rewriting:
             top_: LogicalNode = _with_numbers(rows, numbered)
             for each in windows:
                 top_ = top_ if each in numbered else replace(each, input=top_)
-            return self.visit(LogicalFilter(top_, conditions) if conditions else top_, uses)
+            return self.visit(_filtered(top_, conditions), uses)
         groups: list[list[LogicalWindow]] = []
         for window in windows:
             found = next((group for group in groups if self._goes_with(window, group, uses)), None)
@@ -131,7 +131,7 @@ class _Rewriting:
         top = rows
         for each in windows:
             top = top if each in unread else replace(each, input=top)
-        below = self.visit(LogicalFilter(top, conditions) if conditions else top, uses)
+        below = self.visit(_filtered(top, conditions), uses)
         outputs: dict[str, exp.Expr] = {name: resolved(name) for name in columns(below)}
         outputs |= {each.number: exp.Literal.number(1) for each in unread}
         return LogicalProject(below, outputs)
@@ -184,37 +184,35 @@ class _Rewriting:
         by_row = [found for each in rest if last == math.inf and (found := row_bound(each, about)) is not None]
         inside = bool(by_row) or any(not uses.get(name) for each in rest for name in reads(each) & about)
         condition, above = (rest, ()) if inside else ((), rest)
-        order = _order(windows)
-        below = self.visit(main.input, _of_window(main, _with_uses(uses, rest)))
-        settled = None
-        if last == math.inf:
-            read = _with_uses(uses, rest)
-            most = max([first - 1, *(read.get(name, 0) for name in about)])
-            if most < math.inf:
-                settled = int(most)
-            elif not by_row and not any(each.unbounded for each in windows):
-                arrives_last = not (order and order[-1].column is None and order[-1].descending)
-                if alone and arrives_last and not has_few_rows(below, set(main.partition)):
-                    return _over(windows, order, below), conditions
-                _check_size(main, below, [each for each in conditions if reads(each) & about])
-        ranking = Ranking(main.function, first, None if last == math.inf else int(last))
-        if _over_of(main) is None:
-            ranking = replace(ranking, ties=_ties(ranking, order, below))
-        functions = {each.number: each.function for each in windows}
+        order, read = _order(windows), _with_uses(uses, rest)
+        below = self.visit(main.input, _of_window(main, read))
+        most = max([first - 1, *(read.get(name, 0) for name in about)])
+        if last == most == math.inf and not by_row and not any(each.unbounded for each in windows):
+            arrives_last = not (order and order[-1].column is None and order[-1].descending)
+            if alone and arrives_last and not has_few_rows(below, set(main.partition)):
+                return _over(windows, order, below), conditions
+            _check_size(main, below, [each for each in conditions if reads(each) & about])
         read_here = set[str]().union(*map(reads, condition))
         rank = LogicalRank(
             LogicalInput(below),
-            ranking,
+            _ranking(main, ranges[main.number], order, below),
             main.partition,
             order,
-            functions,
+            {each.number: each.function for each in windows},
             main.at,
             condition=condition,
-            asked={name: function for name, function in functions.items() if name in read_here},
+            asked={each.number: each.function for each in windows if each.number in read_here},
             bound=_same_in_partition(by_row, main, below),
-            settled=settled,
+            settled=int(most) if most < last == math.inf else None,
         )
         return rank, above
+
+
+def _ranking(window: LogicalWindow, ranges: Ranges, order: Sequence[OrderColumn], below: LogicalNode) -> Ranking:
+    """From the first of the numbers that are asked for to the last."""
+    (first, _), (_, last) = ranges[0], ranges[-1]
+    ranking = Ranking(window.function, first, None if last == math.inf else int(last))
+    return replace(ranking, ties=_ties(ranking, order, below)) if _over_of(window) is None else ranking
 
 
 def _over_of(window: LogicalWindow) -> LogicalOver | None:

@@ -75,34 +75,20 @@ def _spelled(compiler: Compiler, node: exp.Expr) -> Typed:
 
 
 def _named(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
-    match node:
-        case exp.Trim():
-            side = str(node.args.get("position") or "BOTH").upper()
-            name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(side, "BTRIM")
-            taken = node.args.get("expression")
-            if taken is None:
-                return name, [node.this]
-            return name, [node.this, taken] if name == "BTRIM" else [taken, node.this]
-        case exp.Substring():
-            return "SUBSTRING", [node.this, *_given(node, "start", "length")]
-        case exp.StrPosition():
-            return "POSITION", [node.args["substr"], node.this, *_given(node, "position")]
-        case exp.Overlay():
-            return "OVERLAY", [node.this, node.expression, *_given(node, "from_", "for_")]
-        case exp.DPipe():
-            return "CONCAT", [node.this, node.expression]
-        case exp.Concat():
-            return "CONCAT", node.expressions
-        case exp.Transform():
-            return "TRANSFORM", [node.this, node.expression]
-        case exp.RegexpLike():
-            return "RLIKE", [node.this, node.expression]
-        case _:
-            return "EXTRACT", [node.this, node.expression]
+    if isinstance(node, exp.Trim):
+        return _trimmed(node)
+    name, parts = _SPELLED[type(node)]
+    given = [node.args[part] for part in parts if node.args.get(part) is not None]
+    return name, [each for part in given for each in (part if isinstance(part, list) else [part])]
 
 
-def _given(node: exp.Expr, *names: str) -> list[exp.Expr]:
-    return [node.args[name] for name in names if node.args.get(name) is not None]
+def _trimmed(node: exp.Trim) -> tuple[str, list[exp.Expr]]:
+    side = str(node.args.get("position") or "BOTH").upper()
+    name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(side, "BTRIM")
+    taken = node.args.get("expression")
+    if taken is None:
+        return name, [node.this]
+    return name, [node.this, taken] if name == "BTRIM" else [taken, node.this]
 
 
 def _variable(compiler: Compiler, node: exp.Identifier) -> Typed:
@@ -113,20 +99,25 @@ def _unit(_: Compiler, node: exp.Var) -> Typed:
     return Typed("", STRING, node.name)
 
 
+_SPELLED: Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
+    exp.Substring: ("SUBSTRING", ("this", "start", "length")),
+    exp.StrPosition: ("POSITION", ("substr", "this", "position")),
+    exp.Overlay: ("OVERLAY", ("this", "expression", "from_", "for_")),
+    exp.RegexpLike: ("RLIKE", ("this", "expression")),
+    exp.DPipe: ("CONCAT", ("this", "expression")),
+    exp.Concat: ("CONCAT", ("expressions",)),
+    exp.Extract: ("EXTRACT", ("this", "expression")),
+    exp.Transform: ("TRANSFORM", ("this", "expression")),
+}
+"""Functions with a syntax of their own: the name of each, and the parts of its node that are its arguments."""
+
 RULES: Mapping[type[exp.Expr], Rule] = {
     **dict.fromkeys(
         (exp.Anonymous, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentUser),
         (_called, ("this", "expressions", FUNCTION, ROWS)),
     ),
     exp.Trim: (_spelled, ("this", "expression", "position")),
-    exp.Substring: (_spelled, ("this", "start", "length")),
-    exp.StrPosition: (_spelled, ("this", "substr", "position")),
-    exp.Overlay: (_spelled, ("this", "expression", "from_", "for_")),
-    exp.RegexpLike: (_spelled, ("this", "expression")),
-    exp.DPipe: (_spelled, ("this", "expression")),
-    exp.Concat: (_spelled, ("expressions",)),
-    exp.Extract: (_spelled, ("this", "expression")),
-    exp.Transform: (_spelled, ("this", "expression")),
+    **{of: (_spelled, parts) for of, (_, parts) in _SPELLED.items()},
     exp.Identifier: (_variable, ("this",)),
     exp.Var: (_unit, ("this",)),
 }

@@ -6,13 +6,14 @@ A CAST that fails on a value stops the query, as Spark's does in ANSI mode; TRY_
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Context, Decimal, InvalidOperation
 
 from rowkind.avro.schema import Type
 from rowkind.avro.time_text import date_text
 from rowkind.avro.timestamp_text import date_of, moment_of
 from rowkind.service.plan.scalar import casts_of_nested, casts_of_text, types
-from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.scalar.types import Family, family
 
 _WIDE = Context(prec=100)
 _NEAR = 700_000
@@ -27,42 +28,67 @@ def cast(sql: str, source: Type, to: Type, *, strict: bool = True) -> str | None
         return sql
     if types.is_nested(source):
         return casts_of_nested.cast(sql, source, to, lambda inner, a, b: cast(inner, a, b, strict=strict))
-    name = types.duckdb(to)
+    of, into = family(source), family(to)
+    if of == "null":
+        return f"CAST(NULL AS {types.duckdb(to)})"
+    if of == into and of not in ("decimal", "integer", "float"):
+        # Another name for the same values: an enum is text, a time in milliseconds a time.
+        return sql
+    if of == "string":
+        return casts_of_text.cast(sql, to, strict=strict)
+    if into == "string":
+        return _to_text(sql, source)
+    template = _template(source, to)
+    double = sql if source.sql == "DOUBLE" else f"CAST({sql} AS DOUBLE)"
+    micros = f"epoch_us(CAST({sql} AS TIMESTAMP))"
     word = "CAST" if strict else "TRY_CAST"
-    match family(source), family(to):
-        case ("null", _):
-            return f"CAST(NULL AS {name})"
-        case (a, b) if a == b and a not in ("decimal", "integer", "float"):
-            # Another name for the same values: an enum is text, a time in milliseconds a time.
-            return sql
-        case ("string", _):
-            return casts_of_text.cast(sql, to, strict=strict)
-        case (_, "string"):
-            return _to_text(sql, source)
-        case ("float", "float") if to.sql == "FLOAT":
-            return f"spark_float({sql})"
-        case ((("integer" | "float"), "float") | ("integer", ("integer" | "decimal"))) | ("decimal", "decimal"):
-            # Both round decimals half away from zero.
-            return f"{word}({sql} AS {name})"
-        case ("decimal", "float") if source.precision <= _EXACT_DIGITS and to.sql == "DOUBLE":
-            return f"CAST({sql} AS DOUBLE)"
-        case ("decimal", "float"):
-            return f"CAST(CAST({sql} AS VARCHAR) AS {name})"
-        case (("decimal" | "float"), "integer"):
-            # Spark cuts off, DuckDB rounds.
-            return f"{word}(trunc({sql}) AS {name})"
-        case ("float", "decimal"):
-            # Spark rounds the number as it is written, 1.005 to 1.01, and makes NULL of NaN and infinity.
-            double = sql if source.sql == "DOUBLE" else f"CAST({sql} AS DOUBLE)"
-            return f"(CASE WHEN isfinite({sql}) THEN {word}(CAST({double} AS VARCHAR) AS {name}) END)"
-        case ("boolean", ("integer" | "decimal" | "float")):
-            return f"{word}(CAST({sql} AS INTEGER) AS {name})"
-        case (("integer" | "decimal" | "float"), "boolean"):
-            return f"({sql} <> 0)"
-        case ("string", "binary"):
-            return f"encode({sql})"
-        case _:
-            return _of_time(sql, source, to, word)
+    return template and template.format(sql=sql, double=double, micros=micros, word=word, name=types.duckdb(to))
+
+
+def _template(source: Type, to: Type) -> str | None:
+    families = family(source), family(to)
+    if families == ("float", "float") and to.sql == "FLOAT":
+        return "spark_float({sql})"
+    if families == ("decimal", "float") and source.precision <= _EXACT_DIGITS and to.sql == "DOUBLE":
+        return "CAST({sql} AS DOUBLE)"
+    return _CASTS.get(families)
+
+
+_CASTS: Mapping[tuple[Family | None, Family | None], str] = {
+    ("integer", "integer"): "{word}({sql} AS {name})",
+    ("integer", "decimal"): "{word}({sql} AS {name})",
+    ("integer", "float"): "{word}({sql} AS {name})",
+    ("integer", "boolean"): "({sql} <> 0)",
+    ("integer", "timestamp"): "CAST(make_timestamp(CAST({sql} AS BIGINT) * 1000000) AS TIMESTAMPTZ)",
+    # Both round decimals half away from zero.
+    ("decimal", "decimal"): "{word}({sql} AS {name})",
+    # Spark cuts off, DuckDB rounds.
+    ("decimal", "integer"): "{word}(trunc({sql}) AS {name})",
+    ("decimal", "float"): "CAST(CAST({sql} AS VARCHAR) AS {name})",
+    ("decimal", "boolean"): "({sql} <> 0)",
+    ("decimal", "timestamp"): "CAST(make_timestamp({word}(trunc({sql} * 1000000) AS BIGINT)) AS TIMESTAMPTZ)",
+    ("float", "float"): "{word}({sql} AS {name})",
+    ("float", "integer"): "{word}(trunc({sql}) AS {name})",
+    # Spark rounds the number as it is written, 1.005 to 1.01, and makes NULL of NaN and infinity.
+    ("float", "decimal"): "(CASE WHEN isfinite({sql}) THEN {word}(CAST({double} AS VARCHAR) AS {name}) END)",
+    ("float", "boolean"): "({sql} <> 0)",
+    ("float", "timestamp"): (
+        "CAST(make_timestamp({word}(trunc(CAST({sql} AS DOUBLE) * 1000000) AS BIGINT)) AS TIMESTAMPTZ)"
+    ),
+    ("boolean", "integer"): "{word}(CAST({sql} AS INTEGER) AS {name})",
+    ("boolean", "decimal"): "{word}(CAST({sql} AS INTEGER) AS {name})",
+    ("boolean", "float"): "{word}(CAST({sql} AS INTEGER) AS {name})",
+    ("date", "timestamp"): "CAST({sql} AS {name})",
+    ("date", "local"): "CAST({sql} AS {name})",
+    ("local", "timestamp"): "CAST({sql} AS {name})",
+    ("local", "date"): "CAST({sql} AS {name})",
+    ("timestamp", "local"): "CAST({sql} AS {name})",
+    ("timestamp", "date"): "CAST({sql} AS {name})",
+    ("timestamp", "integer"): "{word}(spark_floor_div({micros}, 1000000) AS {name})",
+    ("timestamp", "float"): "CAST({micros} / 1000000.0::DOUBLE AS {name})",
+    ("timestamp", "decimal"): "{word}(CAST({micros} AS DECIMAL(20,0)) * CAST(0.000001 AS DECIMAL(7,6)) AS {name})",
+}
+"""Casts between families, but for those of text and of NULL."""
 
 
 def may_lose(source: Type, to: Type) -> bool:
@@ -91,28 +117,6 @@ def _to_text(sql: str, source: Type) -> str | None:
     return None
 
 
-def _of_time(sql: str, source: Type, to: Type, word: str) -> str | None:
-    name = types.duckdb(to)
-    micros = f"epoch_us(CAST({sql} AS TIMESTAMP))"
-    match family(source), family(to):
-        case ("date", "timestamp" | "local") | ("timestamp" | "local", "date") | ("timestamp", "local"):
-            return f"CAST({sql} AS {name})"
-        case ("local", "timestamp"):
-            return f"CAST({sql} AS TIMESTAMPTZ)"
-        case ("timestamp", "integer"):
-            return f"{word}(spark_floor_div({micros}, 1000000) AS {name})"
-        case ("timestamp", "float"):
-            return f"CAST({micros} / 1000000.0::DOUBLE AS {name})"
-        case ("timestamp", "decimal"):
-            return f"{word}(CAST({micros} AS DECIMAL(20,0)) * CAST(0.000001 AS DECIMAL(7,6)) AS {name})"
-        case ("integer", "timestamp"):
-            return f"CAST(make_timestamp(CAST({sql} AS BIGINT) * 1000000) AS TIMESTAMPTZ)"
-        case (("decimal" | "float"), "timestamp"):
-            micros = f"{word}(trunc({'CAST(' + sql + ' AS DOUBLE)' if family(source) == 'float' else sql} * 1000000)"
-            return f"CAST(make_timestamp({micros} AS BIGINT)) AS TIMESTAMPTZ)"
-    return None
-
-
 def constant(text: str, to: Type) -> str | None:
     """DuckDB SQL for a text written out in the query as a value of another type, None where it is none."""
     text = text.strip()
@@ -129,6 +133,11 @@ def constant(text: str, to: Type) -> str | None:
             return f"CAST('{text}' AS {types.duckdb(to)})" if _fits(text, to) else None
         case "float" if re.fullmatch(casts_of_text.NUMBER, text) or text.lower() in ("nan", "infinity", "-infinity"):
             return f"CAST('{text}' AS {types.duckdb(to)})"
+    return _time(text, to)
+
+
+def _time(text: str, to: Type) -> str | None:
+    match family(to):
         case "date" if (days := date_of(text)) is not None:
             return f"(DATE '1970-01-01' + {days})" if abs(days) > _NEAR else f"DATE '{date_text(days)}'"
         case "timestamp" if (micros := moment_of(text, instant=True)) is not None:

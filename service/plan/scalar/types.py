@@ -7,7 +7,7 @@ insides may always be NULL. The rules are Spark SQL's with ANSI mode on, its def
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -142,30 +142,35 @@ def common(left: Type, right: Type) -> Type | None:
     Where Spark would parse text at run time, and fail on some row, there is no common type here: a CAST says so openly.
     """
     families = {family(left), family(right)}
-    if families == {None, "null"}:
-        nested = right if family(left) == "null" else left
-        return canonical(nested).required if computable(nested) else None
+    if "null" in families:
+        other = right if family(left) == "null" else left
+        return canonical(other).required if computable(other) else None
     if None in families:
         return _common_nested(left, right)
-    if "null" in families:
-        return canonical(right if family(left) == "null" else left).required
-    if len(families) == 1 and "decimal" not in families:
-        left, right = canonical(left).required, canonical(right).required
-        if left == right:
-            return left
-        return BIGINT if families == {"integer"} else DOUBLE
-    if families <= {"integer", "decimal"}:
-        a, b = as_decimal(left), as_decimal(right)
-        assert a is not None and b is not None, "integers and decimals have a decimal"  # noqa: PT018 -- one fact
-        scale = max(a.scale, b.scale)
-        return decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
-    if families <= {"integer", "decimal", "float"}:
-        return DOUBLE
-    if families == {"date", "timestamp"}:
-        return TIMESTAMP
-    if families == {"date", "local"}:
-        return LOCAL
-    return None
+    if families <= {"integer", "decimal"} and "decimal" in families:
+        return _common_decimal(left, right)
+    if len(families) > 1:
+        return _COMMON.get(frozenset(families))
+    left, right = canonical(left).required, canonical(right).required
+    if left == right:
+        return left
+    return BIGINT if families == {"integer"} else DOUBLE
+
+
+_COMMON: Mapping[frozenset[Family | None], Type] = {
+    frozenset(["integer", "float"]): DOUBLE,
+    frozenset(["decimal", "float"]): DOUBLE,
+    frozenset(["date", "timestamp"]): TIMESTAMP,
+    frozenset(["date", "local"]): LOCAL,
+}
+"""The common type of two families."""
+
+
+def _common_decimal(left: Type, right: Type) -> Type | None:
+    a, b = as_decimal(left), as_decimal(right)
+    assert a is not None and b is not None, "integers and decimals have a decimal"  # noqa: PT018 -- one fact
+    scale = max(a.scale, b.scale)
+    return decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
 
 
 def _common_nested(left: Type, right: Type) -> Type | None:

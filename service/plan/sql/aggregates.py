@@ -6,7 +6,7 @@ there is another value; Spark may take one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -16,7 +16,7 @@ from rowkind.avro.schema import Type
 from rowkind.operators.aggregate.function import ARRIVALS, BITS, EXTREMES, GATHERED, MOMENTS, AggregateFunction
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.scalar.job_functions import function_of
-from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, STRING, decimal, family
+from rowkind.service.plan.scalar.types import BIGINT, DOUBLE, STRING, Family, decimal, family
 from rowkind.service.plan.sql.aggregate_table import AGGREGATES, REFUSED_AGGREGATES
 from rowkind.service.python.function import PythonFunction
 
@@ -31,7 +31,6 @@ _NAMED: Mapping[type[exp.Expr], str] = {
     exp.VariancePop: "VAR_POP",
     exp.Any: "ANY",
 }
-_NUMBERS = ("integer", "float", "decimal")
 _BEHIND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 """What stands behind a call and belongs to it."""
 
@@ -56,6 +55,29 @@ class ParsedCall:
     plain: bool = False
     several: bool = False
     tries: bool = False
+
+
+@dataclass(frozen=True)
+class _WrittenCall:
+    """A call as the query has it: `arguments` stand in its parentheses, `order` is what it says of their order."""
+
+    node: exp.Expr
+    name: str
+    arguments: tuple[exp.Expr, ...]
+    distinct: bool
+    order: tuple[exp.Ordered, ...]
+
+    @property
+    def function(self) -> AggregateFunction:
+        """The operator's function."""
+        return AGGREGATES[self.name].function
+
+
+def bare(node: exp.Expr) -> exp.Expr:
+    """A call without what stands behind it and belongs to it."""
+    while isinstance(node, _BEHIND):
+        node = node.this
+    return node
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -110,65 +132,58 @@ def aggregate_call(node: exp.Expr) -> ParsedCall:
 
 
 def _call(node: exp.Expr, within: tuple[exp.Ordered, ...]) -> ParsedCall:
-    name = _name(node)
-    entry = AGGREGATES.get(name)
-    if entry is None:
+    if _name(node) not in AGGREGATES:
         raise no_aggregate(node)
     arguments, distinct, order = _arguments(node)
-    order = within or order
-    _check_arguments(node, name, arguments, distinct=distinct)
-    function = entry.function
-    if order and function in ARRIVALS:
-        least = (function == "first") != bool(order[0].args.get("desc"))
-        raise Refusal(f"{name} is by arrival: of an order of your own write {'MIN' if least else 'MAX'}_BY(x, y)", node)
-    if order and not (function in GATHERED and function != "collect_set"):
-        raise Refusal(f"{name} takes no ORDER BY: leave it out", node)
+    call = _WrittenCall(node, _name(node), arguments, distinct, within or order)
+    _check_arguments(call)
+    _check_order(call)
+    function = call.function
     if function in GATHERED:
-        return _gathered(node, name, arguments, order, distinct=distinct)
-    match name:
-        case "COUNT_IF":
-            return ParsedCall("count", filter=arguments[0])
-        case "APPROX_COUNT_DISTINCT":
-            return ParsedCall("count", arguments[:1], distinct=True)
-        case "REGR_COUNT":
-            return ParsedCall("count", filter=exp.and_(*map(_is_there, arguments), copy=False))
-        case "REGR_AVGX" | "REGR_AVGY":
-            if distinct:
-                raise Refusal(f"{name}(DISTINCT …) is not supported: take it over a SELECT DISTINCT", node)
-            both = exp.and_(*map(_is_there, arguments), copy=False)
-            return ParsedCall("avg", (arguments[1 if name == "REGR_AVGX" else 0],), filter=both)
-    if function in ARRIVALS and len(arguments) == 2:
-        if not isinstance(arguments[1], exp.Boolean):
-            raise Refusal("the second argument says whether to ignore NULLs: write true or false", node)
-        there = _is_there(arguments[0]) if arguments[1].this else None
-        return ParsedCall(function, arguments[:1], filter=there)
+        return _gathered(call)
+    if function == "count":
+        return _counted(call)
+    if function in ARRIVALS:
+        return _arrived(call)
     if function in EXTREMES or function in ("bool_and", "bool_or", "bit_and", "bit_or"):
         # Only sums and counts change where equal values are counted once.
         return ParsedCall(function, arguments)
-    if distinct and len(arguments) > 1 and function in MOMENTS:
-        raise Refusal(f"{name}(DISTINCT …) of two columns is not supported: take it over a SELECT DISTINCT", node)
-    if function != "count" or distinct:
-        return ParsedCall(function, arguments, distinct=distinct, tries=name.startswith("TRY_"))
-    if len(arguments) > 1:
-        return ParsedCall("count", filter=exp.and_(*map(_is_there, arguments), copy=False))
-    constant = isinstance(arguments[0], exp.Star | exp.Literal | exp.Boolean)
-    return ParsedCall("count", () if constant else arguments)
+    two = len(arguments) > 1
+    if distinct and two:
+        columns = "" if function == "avg" else " of two columns"
+        raise Refusal(f"{call.name}(DISTINCT …){columns} is not supported: take it over a SELECT DISTINCT", node)
+    if function == "avg" and two:
+        return ParsedCall("avg", (arguments[1 if call.name == "REGR_AVGX" else 0],), filter=_all_there(arguments))
+    return ParsedCall(function, arguments, distinct=distinct, tries=call.name.startswith("TRY_"))
 
 
-def _gathered(
-    node: exp.Expr, name: str, arguments: tuple[exp.Expr, ...], order: tuple[exp.Ordered, ...], *, distinct: bool
-) -> ParsedCall:
+def _counted(call: _WrittenCall) -> ParsedCall:
+    """A call that counts rows or values."""
+    if call.name == "COUNT_IF":
+        return ParsedCall("count", filter=call.arguments[0])
+    if call.name == "APPROX_COUNT_DISTINCT":
+        return ParsedCall("count", call.arguments[:1], distinct=True)
+    if call.distinct and call.name != "REGR_COUNT":
+        return ParsedCall("count", call.arguments, distinct=True)
+    if len(call.arguments) > 1:
+        return ParsedCall("count", filter=_all_there(call.arguments))
+    constant = isinstance(call.arguments[0], exp.Star | exp.Literal | exp.Boolean)
+    return ParsedCall("count", () if constant else call.arguments)
+
+
+def _arrived(call: _WrittenCall) -> ParsedCall:
+    """A call of FIRST or LAST, which may say whether to ignore NULLs."""
+    value, *ignores = call.arguments
+    if ignores and not isinstance(ignores[0], exp.Boolean):
+        raise Refusal("the second argument says whether to ignore NULLs: write true or false", call.node)
+    return ParsedCall(call.function, (value,), filter=_is_there(value) if ignores and ignores[0].this else None)
+
+
+def _gathered(call: _WrittenCall) -> ParsedCall:
     """A call that is made of all values of a group."""
-    function = AGGREGATES[name].function
-    if function in ("collect_list", "collect_set", "listagg"):
-        if distinct and any(each.this != arguments[0] for each in order):
-            raise Refusal(f"{name}(DISTINCT x) can be ordered by x only, which stands for several rows", node)
-        if function == "listagg":
-            separator = arguments[1] if len(arguments) > 1 else exp.Literal.string("")
-            if not separator.is_string:
-                raise Refusal("the separator must be text, written out in the query", separator)
-            return ParsedCall(function, arguments[:1], distinct, order=order, constants=(separator.name,))
-        return ParsedCall("collect_set" if distinct else function, arguments, order=order)
+    node, name, arguments, order = call.node, call.name, call.arguments, call.order
+    if call.function in ("collect_list", "collect_set", "listagg"):
+        return _listed_values(call)
     if name in ("PERCENTILE_CONT", "PERCENTILE_DISC") or (name == "MODE" and not arguments):
         if len(order) != 1:
             raise Refusal(f"{name} needs WITHIN GROUP (ORDER BY …) with one expression behind it", node)
@@ -181,7 +196,19 @@ def _gathered(
         return ParsedCall("mode", (value,), order=order)
     fractions, several = _fractions(exp.Literal.number("0.5") if name == "MEDIAN" else arguments[1])
     plain = name in ("PERCENTILE_APPROX", "APPROX_PERCENTILE")
-    return ParsedCall(function, (value,), distinct, None, order, fractions, plain, several)
+    return ParsedCall(call.function, (value,), call.distinct, None, order, fractions, plain, several)
+
+
+def _listed_values(call: _WrittenCall) -> ParsedCall:
+    """A call whose result has all values one after the other."""
+    if call.distinct and any(each.this != call.arguments[0] for each in call.order):
+        raise Refusal(f"{call.name}(DISTINCT x) can be ordered by x only, which stands for several rows", call.node)
+    if call.function != "listagg":
+        return ParsedCall("collect_set" if call.distinct else call.function, call.arguments, order=call.order)
+    separator = call.arguments[1] if len(call.arguments) > 1 else exp.Literal.string("")
+    if not separator.is_string:
+        raise Refusal("the separator must be text, written out in the query", separator)
+    return ParsedCall("listagg", call.arguments[:1], call.distinct, order=call.order, constants=(separator.name,))
 
 
 def _fractions(node: exp.Expr) -> tuple[tuple[str, ...], bool]:
@@ -201,58 +228,61 @@ def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr |
         return function.result
     if function == "count":
         return BIGINT
-    argument = arguments[0]
-    kind = family(argument)
-    if function in MOMENTS or (function in GATHERED and function.startswith("percentile") and not call.plain):
-        if any(family(each) not in _NUMBERS for each in arguments):
-            wrong = next(each for each in arguments if family(each) not in _NUMBERS)
-            raise Refusal(f"{_called(at, function)} takes numbers, but this is {wrong.sql}", at)
-        return Type("array", items=DOUBLE, nullable=True) if call.several else DOUBLE.as_nullable()
-    match function, kind:
-        case ("sum", "integer"):
-            return BIGINT.as_nullable()
-        case ("sum", "float") | ("avg", ("integer" | "float")):
-            return DOUBLE.as_nullable()
-        case ("sum", "decimal"):
-            return _decimal(argument.precision + 10, argument.scale)
-        case ("avg", "decimal"):
-            return _decimal(argument.precision + 4, argument.scale + 4)
-        case (("bit_and" | "bit_or" | "bit_xor"), "integer"):
-            return argument.as_nullable()
-        case (("bool_and" | "bool_or"), "boolean"):
-            return BOOLEAN.as_nullable()
-        case (("min" | "max" | "any_value"), _) if kind not in (None, "null"):
-            return argument.as_nullable()
-        case (("first" | "last"), _) if kind != "null":
-            return argument.as_nullable()
-        case (("min_by" | "max_by"), _) if kind != "null":
-            if not arguments[1].orderable:
-                raise Refusal(f"a {arguments[1].sql} has no order: take a field of it, or a key", at)
-            return argument.as_nullable()
-        case (("mode" | "percentile_disc"), _) if kind not in (None, "null") and argument.orderable:
-            return Type("array", items=argument.required, nullable=True) if call.several else argument.as_nullable()
-        case (("collect_list" | "collect_set"), _) if kind != "null" and not argument.opaque:
-            return Type("array", items=argument.required)
-        case ("listagg", "string"):
-            return STRING.as_nullable()
-    wanted = {
-        **dict.fromkeys(("sum", "avg"), "a number"),
-        **dict.fromkeys(BITS, "a whole number"),
-        **dict.fromkeys(("bool_and", "bool_or"), "a condition"),
-        **dict.fromkeys(("first", "last", "min_by", "max_by", "collect_list", "collect_set"), "a value with a type"),
-        "listagg": "text",
-    }
-    raise Refusal(
-        f"{_called(at, function)} takes {wanted.get(function, 'a value that can be ordered')}, but this is "
-        f"{argument.sql}",
-        at,
-    )
+    of_numbers = function in GATHERED and function.startswith("percentile") and not call.plain
+    result = _DOUBLE if of_numbers else _RESULTS[function]
+    for each in arguments if result is _DOUBLE else arguments[:1]:
+        if not result.fits(each):
+            raise Refusal(f"{_called(at, function)} takes {result.takes}, but this is {each.sql}", at)
+    if function in ("min_by", "max_by") and not arguments[1].orderable:
+        raise Refusal(f"a {arguments[1].sql} has no order: take a field of it, or a key", at)
+    found = result.of(arguments[0])
+    return Type("array", items=found.required, nullable=True) if call.several else found
+
+
+@dataclass(frozen=True)
+class _ResultRule:
+    """What a function takes, in words and as a test of an argument's type, and the type `of` its result by that."""
+
+    takes: str
+    fits: Callable[[Type], bool]
+    of: Callable[[Type], Type] = Type.as_nullable
+
+
+def _is(*families: Family) -> Callable[[Type], bool]:
+    return lambda type_: family(type_) in families
+
+
+def _sum(of: Type) -> Type:
+    plain = {"integer": BIGINT, "float": DOUBLE}.get(str(family(of)))
+    return _decimal(of.precision + 10, of.scale) if plain is None else plain.as_nullable()
+
+
+def _average(of: Type) -> Type:
+    return _decimal(of.precision + 4, of.scale + 4) if family(of) == "decimal" else DOUBLE.as_nullable()
+
+
+_NUMBER = _is("integer", "float", "decimal")
+_DOUBLE = _ResultRule("numbers", _NUMBER, lambda _: DOUBLE.as_nullable())
+_ORDERED = _ResultRule("a value that can be ordered", lambda of: family(of) not in (None, "null"))
+_TYPED = _ResultRule("a value with a type", lambda of: family(of) != "null")
+_LIST = _ResultRule(
+    _TYPED.takes, lambda of: _TYPED.fits(of) and not of.opaque, lambda of: Type("array", items=of.required)
+)
+_RESULTS: Mapping[str, _ResultRule] = {
+    **dict.fromkeys(MOMENTS, _DOUBLE),
+    "sum": _ResultRule("a number", _NUMBER, _sum),
+    "avg": _ResultRule("a number", _NUMBER, _average),
+    **dict.fromkeys(BITS, _ResultRule("a whole number", _is("integer"))),
+    **dict.fromkeys(("bool_and", "bool_or"), _ResultRule("a condition", _is("boolean"))),
+    **dict.fromkeys(("min", "max", "any_value", "mode", "percentile_disc"), _ORDERED),
+    **dict.fromkeys(("first", "last", "min_by", "max_by"), _TYPED),
+    **dict.fromkeys(("collect_list", "collect_set"), _LIST),
+    "listagg": _ResultRule("text", _is("string"), lambda _: STRING.as_nullable()),
+}
 
 
 def _called(at: exp.Expr | None, function: str) -> str:
-    while isinstance(at, _BEHIND):
-        at = at.this
-    return (_name(at) if at is not None else "") or function.upper()
+    return (_name(bare(at)) if at is not None else "") or function.upper()
 
 
 def _decimal(precision: int, scale: int) -> Type:
@@ -287,15 +317,28 @@ def _listed(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 
-def _check_arguments(node: exp.Expr, name: str, arguments: tuple[exp.Expr, ...], *, distinct: bool) -> None:
-    entry = AGGREGATES[name]
-    if not entry.fewest <= len(arguments) <= entry.most or (name == "COUNT" and not arguments):
-        many = {1: "one argument", 2: "two arguments"}.get(entry.fewest, "no arguments")
-        raise Refusal(f"{name} takes {many if entry.fewest == entry.most else entry.takes}", node)
-    if any(isinstance(each, exp.Star) for each in arguments) and (name != "COUNT" or distinct or len(arguments) > 1):
-        raise Refusal(f"* stands only in COUNT(*), not in {name}({'DISTINCT ' if distinct else ''}…)", node)
-    if distinct and name == "COUNT_IF":
-        raise Refusal("COUNT_IF(DISTINCT …) counts at most one: write COUNT_IF(…)", node)
+def _check_arguments(call: _WrittenCall) -> None:
+    entry, name, many = AGGREGATES[call.name], call.name, len(call.arguments)
+    if not entry.fewest <= many <= entry.most or (name == "COUNT" and not many):
+        takes = {1: "one argument", 2: "two arguments"}.get(entry.fewest, "no arguments")
+        raise Refusal(f"{name} takes {takes if entry.fewest == entry.most else entry.takes}", call.node)
+    if any(isinstance(each, exp.Star) for each in call.arguments) and (name != "COUNT" or call.distinct or many > 1):
+        raise Refusal(f"* stands only in COUNT(*), not in {name}({'DISTINCT ' if call.distinct else ''}…)", call.node)
+    if call.distinct and name == "COUNT_IF":
+        raise Refusal("COUNT_IF(DISTINCT …) counts at most one: write COUNT_IF(…)", call.node)
+
+
+def _check_order(call: _WrittenCall) -> None:
+    name, function = call.name, call.function
+    if call.order and function in ARRIVALS:
+        by = "MIN" if (function == "first") != bool(call.order[0].args.get("desc")) else "MAX"
+        raise Refusal(f"{name} is by arrival: of an order of your own write {by}_BY(x, y)", call.node)
+    if call.order and not (function in GATHERED and function != "collect_set"):
+        raise Refusal(f"{name} takes no ORDER BY: leave it out", call.node)
+
+
+def _all_there(nodes: Sequence[exp.Expr]) -> exp.Expr:
+    return exp.and_(*map(_is_there, nodes), copy=False)
 
 
 def _is_there(node: exp.Expr) -> exp.Expr:

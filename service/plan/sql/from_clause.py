@@ -95,10 +95,14 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
     if (asked := lookup(join)) is not None:
         return _lookup(*asked, left, context, queries)
     right = _item(join.this, context, queries)
-    scope = _beside(left.scope, right.scope, join.this)
-    if left.node is None:
-        return Joined(right.node, scope, right.links, left.single and right.single)
-    kind = _kind(join)
+    if left.node is not None:
+        return _pairs(left, right, join, context, queries)
+    return Joined(right.node, _beside(left.scope, right.scope, join.this), right.links, left.single and right.single)
+
+
+def _pairs(left: Joined, right: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
+    """The rows so far joined with those of a relation."""
+    scope, kind = _beside(left.scope, right.scope, join.this), _kind(join)
     asks: list[exp.Expr] = []
     using = join.args.get("using") or (_shared(left.scope, right.scope) if join.args.get("method") else None)
     if using:

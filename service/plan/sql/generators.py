@@ -65,43 +65,56 @@ class Generator:
 
 def generator(at: exp.Expr) -> Generator | None:
     """What a piece of FROM, or of the SELECT list, makes of each row; None where that is one row. Raises Refusal."""
-    if isinstance(at, exp.Join):
-        found = generator(at.this)
-        if found is None:
-            return None
-        left = _keeps_rows(at)
-        return replace(found, outer=found.outer or left, left=left, on=at.args.get("on"))
-    if isinstance(at, exp.Table) and isinstance(at.this, exp.Anonymous):
-        # A function in FROM reads what stands before it, as in PostgreSQL, with and without LATERAL.
-        found = generator(at.this)
-        return found and replace(found, alias=at.alias, names=_names(at))
-    if isinstance(at, exp.Unnest):
-        offset = at.args.get("offset")
-        ordinality = None if not offset else offset.name if isinstance(offset, exp.Expr) else ""
-        if len(at.expressions) != 1:
-            raise Refusal("UNNEST takes one array or map here: unnest an array of structs for several columns", at)
-        return Generator(at, at.expressions[0], at.alias, _names(at), ordinality)
-    if isinstance(at, exp.Lateral) and isinstance(at.this, exp.Func):
-        call = at.this
-        if isinstance(call, exp.Anonymous) and word(call) == "TABLE" and len(call.expressions) == 1:
-            call = call.expressions[0]
-        found = generator(call)
-        if found is None:
-            reason = REFUSED.get(word(at.this))
-            said = f"is not supported: {reason}" if reason else f"is not known; there is {', '.join(NAMES)}"
-            raise Refusal(f"the table function {word(at.this)} {said}", at.this)
-        if at.args.get("ordinality"):
-            raise Refusal("WITH ORDINALITY stands behind UNNEST: write POSEXPLODE here, which counts from 0", at)
-        return replace(found, alias=at.alias, names=_names(at), outer=found.outer or bool(at.args.get("outer")))
-    if isinstance(at, exp.Anonymous) and (function := function_of(at)) is not None and function.kind == "table":
+    match at:
+        case exp.Join():
+            found = generator(at.this)
+            left = found is not None and _keeps_rows(at)
+            return found and replace(found, outer=found.outer or left, left=left, on=at.args.get("on"))
+        case exp.Table() if isinstance(at.this, exp.Anonymous):
+            # A function in FROM reads what stands before it, as in PostgreSQL, with and without LATERAL.
+            found = generator(at.this)
+            return found and replace(found, alias=at.alias, names=_names(at))
+        case exp.Unnest():
+            return _unnested(at)
+        case exp.Lateral() if isinstance(at.this, exp.Func):
+            return _lateral(at)
+        case exp.Anonymous():
+            return _called(at)
+    return None
+
+
+def _unnested(at: exp.Unnest) -> Generator:
+    offset = at.args.get("offset")
+    ordinality = None if not offset else offset.name if isinstance(offset, exp.Expr) else ""
+    if len(at.expressions) != 1:
+        raise Refusal("UNNEST takes one array or map here: unnest an array of structs for several columns", at)
+    return Generator(at, at.expressions[0], at.alias, _names(at), ordinality)
+
+
+def _lateral(at: exp.Lateral) -> Generator:
+    call = at.this
+    if isinstance(call, exp.Anonymous) and word(call) == "TABLE" and len(call.expressions) == 1:
+        call = call.expressions[0]
+    found = generator(call)
+    if found is None:
+        reason = REFUSED.get(word(at.this))
+        said = f"is not supported: {reason}" if reason else f"is not known; there is {', '.join(NAMES)}"
+        raise Refusal(f"the table function {word(at.this)} {said}", at.this)
+    if at.args.get("ordinality"):
+        raise Refusal("WITH ORDINALITY stands behind UNNEST: write POSEXPLODE here, which counts from 0", at)
+    return replace(found, alias=at.alias, names=_names(at), outer=found.outer or bool(at.args.get("outer")))
+
+
+def _called(at: exp.Anonymous) -> Generator | None:
+    if (function := function_of(at)) is not None and function.kind == "table":
         rows = at.copy()
         rows.set(ROWS, value=True)
         return Generator(at, rows)
-    if isinstance(at, exp.Anonymous) and word(at) in NAMES:
-        if len(at.expressions) != 1:
-            raise Refusal(f"{word(at)} takes one array or map", at)
-        return Generator(at, at.expressions[0], outer=word(at) in OUTER)
-    return None
+    if word(at) not in NAMES:
+        return None
+    if len(at.expressions) != 1:
+        raise Refusal(f"{word(at)} takes one array or map", at)
+    return Generator(at, at.expressions[0], outer=word(at) in OUTER)
 
 
 def in_from(

@@ -7,7 +7,7 @@ group expressions are computed once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, KeysView
+from collections.abc import Callable, Iterator, KeysView, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -196,15 +196,8 @@ class Grouping:
 
     def _call(self, node: exp.Expr, name: str) -> str:
         asked = aggregate_call(node)
-        ordered = [each.this for each in asked.order]
-        parts = [*asked.arguments, *ordered, *([asked.filter] if asked.filter is not None else [])]
-        for part in parts:
-            for inner in calls(part):
-                raise Refusal("an aggregate function cannot stand inside of another: use a derived table", inner)
-            for window in part.find_all(exp.Window):
-                raise Refusal("a window function cannot be aggregated right here: use a derived table", window)
-            if reads(part) & self.later:
-                raise Refusal("a subquery cannot stand inside of an aggregate function: use a derived table", node)
+        for part in (*asked.arguments, *_ordered(asked), *([] if asked.filter is None else [asked.filter])):
+            self._check_part(part, node)
         if asked.function == "listagg":
             asked = self._of_text(asked, node)
         if asked not in self._calls:
@@ -212,14 +205,7 @@ class Grouping:
             given = asked.arguments
             if isinstance(asked.function, PythonFunction):
                 given = with_types(node, asked.function, given, types)
-            if asked.filter is not None:
-                compile_condition([asked.filter], self._types)
-            for type_ in types:
-                if asked.distinct and not type_.orderable:
-                    raise Refusal(f"a {type_.sql} cannot be counted by DISTINCT: use fields of it, or a key", node)
-            for each in ordered:
-                if not (type_ := self._type(each, node)).orderable:
-                    raise Refusal(f"a {type_.sql} has no order: take a field of it, or a key", each)
+            self._check_types(asked, types, node)
             column = self.names.claim(name) if name else self.names.fresh(stem(node))
             self._built[column] = LogicalCall(
                 function=asked.function,
@@ -234,6 +220,26 @@ class Grouping:
             )
             self._calls[asked] = column
         return self._calls[asked]
+
+    def _check_part(self, part: exp.Expr, call: exp.Expr) -> None:
+        """Refuse what cannot stand inside of a call."""
+        for inner in calls(part):
+            raise Refusal("an aggregate function cannot stand inside of another: use a derived table", inner)
+        for window in part.find_all(exp.Window):
+            raise Refusal("a window function cannot be aggregated right here: use a derived table", window)
+        if reads(part) & self.later:
+            raise Refusal("a subquery cannot stand inside of an aggregate function: use a derived table", call)
+
+    def _check_types(self, asked: ParsedCall, types: Sequence[Type], at: exp.Expr) -> None:
+        """Refuse a filter that is no condition, and values that cannot be compared where they have to be."""
+        if asked.filter is not None:
+            compile_condition([asked.filter], self._types)
+        for type_ in types:
+            if asked.distinct and not type_.orderable:
+                raise Refusal(f"a {type_.sql} cannot be counted by DISTINCT: use fields of it, or a key", at)
+        for each in _ordered(asked):
+            if not (type_ := self._type(each, at)).orderable:
+                raise Refusal(f"a {type_.sql} has no order: take a field of it, or a key", each)
 
     def _of_text(self, asked: ParsedCall, at: exp.Expr) -> ParsedCall:
         """The call over text, as which Spark takes numbers and times."""
@@ -273,6 +279,10 @@ class Grouping:
 
     def _named(self, node: exp.Expr, name: str) -> str:
         return self.names.claim(name) if name else self.names.fresh(stem(node))
+
+
+def _ordered(asked: ParsedCall) -> list[exp.Expr]:
+    return [each.this for each in asked.order]
 
 
 def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:

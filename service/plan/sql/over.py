@@ -30,7 +30,7 @@ from rowkind.service.plan.logical.per_row import LogicalOver
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.scalars import show
 from rowkind.service.plan.scalar.types import BOOLEAN, DOUBLE, INT, family
-from rowkind.service.plan.sql.aggregates import aggregate_call, aggregate_type, is_known
+from rowkind.service.plan.sql.aggregates import aggregate_call, aggregate_type, bare, is_known
 
 _PICKS: Mapping[type[exp.Expr], OverFunction] = {
     exp.Lag: "lag",
@@ -70,7 +70,7 @@ class RowColumns(Protocol):
 
 def is_over(window: exp.Window) -> bool:
     """Whether it sees a part of its partition, or rows of it by their places."""
-    function = _bare(window.this)
+    function = bare(window.this)
     if isinstance(function, exp.Lag | exp.Lead | exp.NthValue) or type(function) in _PLACES:
         return True
     if not (is_known(function) or type(function) in _PICKS):
@@ -80,7 +80,7 @@ def is_over(window: exp.Window) -> bool:
 
 def check_over(window: exp.Window) -> None:
     """Refuse what is not supported, and what makes no sense. Raises Refusal."""
-    function, spec, name = _bare(window.this), window.args.get("spec"), _called(window)
+    function, spec, name = bare(window.this), window.args.get("spec"), called(window)
     if window.find(exp.IgnoreNulls) and type(function) not in _PICKS:
         raise Refusal("IGNORE NULLS stands behind LAG, LEAD, FIRST_VALUE, LAST_VALUE and NTH_VALUE only", window)
     if function.args.get("from_first") is not None:
@@ -106,15 +106,10 @@ def check_over(window: exp.Window) -> None:
         )
 
 
-def _called(node: exp.Expr) -> str:
-    function = _bare(node.this if isinstance(node, exp.Window) else node)
+def called(node: exp.Expr) -> str:
+    """The name of a window's function, or of a call."""
+    function = bare(node.this if isinstance(node, exp.Window) else node)
     return word(function) if isinstance(function, exp.Func) else "this"
-
-
-def _bare(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
-        node = node.this
-    return node
 
 
 def _is_whole(spec: exp.WindowSpec | None) -> bool:
@@ -141,7 +136,7 @@ class OrderedWindow:
             order = order[: arrival[0] + 1]
             if order[-1].descending:
                 raise Refusal("rows arrive in one direction only here: write ORDER BY PROCTIME()", window.args["order"])
-        function = _bare(window.this)
+        function = bare(window.this)
         if type(function) in _PICKS:
             call = _picked(window, function, rows, arrives=bool(arrival))
         elif type(function) in _PLACES:
@@ -170,7 +165,7 @@ def _aggregated(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Logic
     function = _ADDED.get(str(asked.function))
     if function is None or asked.distinct:
         raise Refusal(
-            f"{_called(window)}(…) OVER (… ORDER BY …) is not supported, only over the whole partition: leave "
+            f"{called(window)}(…) OVER (… ORDER BY …) is not supported, only over the whole partition: leave "
             f"out ORDER BY, or use COUNT, SUM, AVG, MIN or MAX",
             window,
         )
@@ -192,10 +187,10 @@ def _aggregated(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Logic
 
 
 def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives: bool) -> LogicalOverCall:
-    picks, value, skips = _PICKS[type(function)], _bare(function.this), window.find(exp.IgnoreNulls) is not None
+    picks, value, skips = _PICKS[type(function)], bare(function.this), window.find(exp.IgnoreNulls) is not None
     type_ = rows.type(value)
     if family(type_) == "null":
-        raise Refusal(f"{_called(function)} takes a value with a type", value)
+        raise Refusal(f"{called(function)} takes a value with a type", value)
     arguments, nth = [rows.value(value)], 1
     if picks in ("lag", "lead"):
         nth = _whole_number(function, "offset", 1, least=-_LARGEST)
@@ -235,7 +230,7 @@ def _past_nulls(away: int) -> tuple[OverFunction, Frame, int]:
 def _check_kept(function: exp.Expr, type_: Type, frame: Frame) -> None:
     """Refuse values that cannot be kept with the rows behind them. Raises Refusal."""
     if frame.start is None and not type_.orderable:
-        raise Refusal(f"{_called(function)} takes no {type_.sql} here: take a field of it", function.this)
+        raise Refusal(f"{called(function)} takes no {type_.sql} here: take a field of it", function.this)
 
 
 def _placed(window: exp.Window, function: exp.Expr) -> LogicalOverCall:
@@ -243,7 +238,7 @@ def _placed(window: exp.Window, function: exp.Expr) -> LogicalOverCall:
     if places == "ntile":
         tiles = _whole_number(function, "this", None, least=1)
     elif function.expressions:
-        raise Refusal(f"{_called(function)}() takes nothing in its parentheses", window)
+        raise Refusal(f"{called(function)}() takes nothing in its parentheses", window)
     type_ = INT if places == "ntile" else DOUBLE
     return LogicalOverCall(places, (), type_, Frame("rows", None, None), window, nth=tiles)
 
@@ -256,7 +251,7 @@ def _whole_number(function: exp.Expr, name: str, missing: int | None, *, least: 
     turn = -1 if isinstance(bare, exp.Neg) else 1
     literal = bare.this if isinstance(bare, exp.Neg) else bare
     if not isinstance(literal, exp.Literal) or not literal.is_int or turn * int(literal.name) < least:
-        raise Refusal(f"{_called(function)} takes a whole number here, written out in the query", node or function)
+        raise Refusal(f"{called(function)} takes a whole number here, written out in the query", node or function)
     return turn * int(literal.name)
 
 

@@ -25,10 +25,10 @@ from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.logical.calc import LogicalProject, LogicalWindow
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
-from rowkind.service.plan.sql.aggregates import is_aggregate, is_known, no_aggregate
+from rowkind.service.plan.sql.aggregates import bare, is_aggregate, is_known, no_aggregate
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.grouping import Grouping, stem
-from rowkind.service.plan.sql.over import OrderedWindow, check_over, is_over, stacked
+from rowkind.service.plan.sql.over import OrderedWindow, called, check_over, is_over, stacked
 from rowkind.service.plan.sql.scope import outside_queries
 from rowkind.service.plan.view import View
 
@@ -41,7 +41,6 @@ _THERE_IS = (
     "there is ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE, LAST_VALUE, "
     "NTH_VALUE, and every aggregate function"
 )
-_BEHIND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 
 def named_windows(tree: exp.Select) -> dict[str, exp.Window]:
@@ -101,29 +100,29 @@ def check_windows(node: exp.Expr) -> None:
                 each,
             )
     for window in node.find_all(exp.Window):
-        function: exp.Expr = window.this
-        while isinstance(function, _BEHIND):
-            function = function.this
-        name = word(function) if isinstance(function, exp.Func) else "this"
+        function = bare(window.this)
         if any(inner is not window for inner in window.find_all(exp.Window)):
             raise Refusal("a window function cannot stand inside of another: use a derived table", window)
         if is_over(window):
             check_over(window)
-            continue
-        if is_known(function):
-            continue
-        if type(function) not in _FUNCTIONS:
+        elif type(function) in _FUNCTIONS:
+            _check_rank(window, called(window))
+        elif not is_known(function):
             if isinstance(function, exp.Func) and is_aggregate(function) and not isinstance(function, exp.Grouping):
                 raise no_aggregate(function)
-            raise Refusal(f"{name} is no window function, which OVER stands behind; {_THERE_IS}", window)
-        if function is not window.this or function.expressions:
-            raise Refusal(f"{name}() takes nothing in its parentheses and nothing but OVER behind it", window)
-        if window.args.get("spec"):
-            raise Refusal(f"{name}() takes no ROWS or RANGE: leave it out", window)
-        if not window.args.get("order"):
-            raise Refusal(
-                f"{name}() OVER (…) needs ORDER BY; the order in which rows arrive is ORDER BY PROCTIME()", window
-            )
+            raise Refusal(f"{called(window)} is no window function, which OVER stands behind; {_THERE_IS}", window)
+
+
+def _check_rank(window: exp.Window, name: str) -> None:
+    """Refuse what ROW_NUMBER and its kin do not take."""
+    if type(window.this) not in _FUNCTIONS or window.this.expressions:
+        raise Refusal(f"{name}() takes nothing in its parentheses and nothing but OVER behind it", window)
+    if window.args.get("spec"):
+        raise Refusal(f"{name}() takes no ROWS or RANGE: leave it out", window)
+    if not window.args.get("order"):
+        raise Refusal(
+            f"{name}() OVER (…) needs ORDER BY; the order in which rows arrive is ORDER BY PROCTIME()", window
+        )
 
 
 def is_arrival(node: exp.Expr) -> bool:

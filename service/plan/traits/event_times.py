@@ -24,7 +24,6 @@ with these values below.
     lookup by processing time             those of the left side
     lookup by time, of the last before    the left time: no row to come of the right side changes one before its own
     row pattern                           the time of its order, in any row of a match: slack of the time WITHIN
-    interval join                         the two that are bound to each other: until their rows have settled
     union                                 columns that do so in all inputs
 
 A row that is taken back is a change like any other: one whose time is before the watermark is late.
@@ -32,8 +31,9 @@ A row that is taken back is a change like any other: one whose time is before th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -70,7 +70,7 @@ from rowkind.service.plan.traits.followed import (
 )
 from rowkind.service.plan.traits.sessions import only_comes, session_of
 from rowkind.service.plan.traits.time_bounds import stays_of, time_bounds
-from rowkind.service.plan.tree import first
+from rowkind.service.plan.tree import rule_for
 
 
 def event_times(node: LogicalNode) -> dict[str, EventTime]:
@@ -86,46 +86,30 @@ def _times(known: Below) -> dict[str, EventTime]:
 @memoized
 def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
     """What is known of a node's columns: those that follow times, and those of rows as tables have them."""
+    rule = rule_for(node, _RULES)
+    assert rule is not None, f"{type(node).__name__} is of no shape"
+    return {**rule(node)}
+
+
+def _in_time(node: LogicalTemporalFilter) -> Below:
+    # What time moves is out of the order of its input, but for what a watermark lets out just before it passes.
+    held = node.final or (node.ends is None and node.clock.tables)
+    return _known(node.input.input) if held else {}
+
+
+def _of_operator(node: LogicalUnary) -> Below:
+    """What is known of the columns by which an operator puts rows together, and of others that follow times."""
+    known = _of_names(_known(node.input.input), node.lets_pass(frozenset()))
     match node:
-        case LogicalScan():
-            return _scanned(node)
-        case LogicalProject():
-            return _projected(node)
-        case LogicalExpand():
-            return {**_known(node.input), **_expanded(node)}
-        case LogicalWindow():
-            return _of_names(_known(node.input), node.partition)
-        case LogicalFilter() | LogicalOver(ahead=0) | LogicalRank(in_time=True):
-            return _known(first(node))
-        case LogicalNormalize():
-            # Rows that expire go long after their time.
-            return {} if node.takes_back else _known(node.input.input)
-        case LogicalTemporalFilter():
-            # What time moves is out of the order of its input, but for what a watermark lets out just before it passes.
-            held = node.final or (node.ends is None and node.clock.tables)
-            return _known(node.input.input) if held else {}
-        case LogicalStamp():
-            return {**_known(node.input.input), node.time: EventTime(frozenset([PROCESSING]), "time")}
-        case LogicalMatch():
-            return {**_matched(node)}
-        case LogicalUnary():
-            return {**_of_names(_known(node.input.input), node.lets_pass(frozenset())), **_of_rows(node)}
-        case LogicalJoin():
-            return {**_joined(node)}
-        case LogicalLookup():
-            return {**_looked_up(node)}
-        case LogicalUnion():
-            return {**_united([event_times(each) for each in node.inputs])}
-    raise AssertionError(f"{type(node).__name__} is of no shape")
-
-
-def _of_rows(node: LogicalUnary) -> dict[str, EventTime]:
-    """The times besides those of the columns by which an operator puts rows together."""
-    if isinstance(node, LogicalAggregate):
-        return _last_times(node)
-    if isinstance(node, LogicalSession):
-        return _in_session(node)
-    return _settled(node, node.ahead) if isinstance(node, LogicalOver) and node.ahead is not None else {}
+        case LogicalOver(ahead=0) | LogicalRank(in_time=True):
+            return _known(node.input.input)
+        case LogicalOver(ahead=int(ahead)):
+            return {**known, **_settled(node, ahead)}
+        case LogicalAggregate():
+            return {**known, **_last_times(node)}
+        case LogicalSession():
+            return {**known, **_in_session(node)}
+    return known
 
 
 def _projected(node: LogicalProject) -> dict[str, EventTime | RowColumn]:
@@ -216,8 +200,7 @@ def _expanded(node: LogicalExpand) -> dict[str, EventTime]:
 def _joined(join: LogicalJoin) -> dict[str, EventTime]:
     left, right = _known(join.left.input), _known(join.right.input)
     found: dict[str, EventTime] = {}
-    for key in join.keys or _equal_sides(join):
-        a, b = key if isinstance(key, tuple) else (key.left, key.right)
+    for a, b in _equal_sides(join):
         times = followed(a, left), followed(b, right)
         if times[0] is None or times[1] is None:
             continue
@@ -251,8 +234,8 @@ def _either(node: LogicalNode) -> dict[frozenset[str], EventTime]:
         return {}
     left, right = _known(node.left.input), _known(node.right.input)
     found: dict[frozenset[str], EventTime] = {}
-    for key in node.keys or _equal_sides(node):
-        a, b = (side.unnest() for side in (key if isinstance(key, tuple) else (key.left, key.right)))
+    for sides in _equal_sides(node):
+        a, b = (side.unnest() for side in sides)
         times = followed(a, left), followed(b, right)
         if isinstance(a, exp.Column) and isinstance(b, exp.Column) and times[0] is not None and times[1] is not None:
             found[frozenset([a.name, b.name])] = both(times[0], times[1])
@@ -281,7 +264,9 @@ def _looked_up(node: LogicalLookup) -> dict[str, EventTime]:
 
 
 def _equal_sides(join: LogicalJoin) -> list[tuple[exp.Expr, exp.Expr]]:
-    """The equalities of a join before its keys have been taken out of its condition, left before right."""
+    """The equalities of a join, whether or not they have been taken out of its condition as keys; left before right."""
+    if join.keys:
+        return [(key.left, key.right) for key in join.keys]
     left = _known(join.left.input)
     found = []
     for each in join.condition:
@@ -297,3 +282,22 @@ def _united(inputs: list[dict[str, EventTime]]) -> dict[str, EventTime]:
     for each in inputs[1:]:
         found = {name: both(found[name], each[name]) for name in found if name in each}
     return found
+
+
+_RULES: Mapping[type[Any], Callable[[Any], Below]] = {
+    LogicalScan: _scanned,
+    LogicalFilter: lambda node: _known(node.input),
+    LogicalProject: _projected,
+    LogicalExpand: lambda node: {**_known(node.input), **_expanded(node)},
+    LogicalWindow: lambda node: _of_names(_known(node.input), node.partition),
+    # Rows that expire go long after their time.
+    LogicalNormalize: lambda node: {} if node.takes_back else _known(node.input.input),
+    LogicalTemporalFilter: _in_time,
+    LogicalStamp: lambda node: {**_known(node.input.input), node.time: EventTime(frozenset([PROCESSING]), "time")},
+    LogicalMatch: _matched,
+    LogicalUnary: _of_operator,
+    LogicalJoin: _joined,
+    LogicalLookup: _looked_up,
+    LogicalUnion: lambda node: _united([event_times(each) for each in node.inputs]),
+}
+"""What is known of the columns of a node, by its class or its shape."""

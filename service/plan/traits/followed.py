@@ -16,9 +16,9 @@ An expression is that of a watermark if it means the same, however it is written
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from sqlglot import exp
 
@@ -33,6 +33,7 @@ from rowkind.service.plan.scalar.time_windows import DAY, PaneStart, WindowEnd, 
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.scalar.zones import offsets
 from rowkind.service.plan.syntax import sql_text
+from rowkind.service.plan.tree import rule_for
 
 TimeKind = Literal["time", "window_start", "window_end", "window_time", "session_last", "session_end", "other"]
 
@@ -125,36 +126,36 @@ def followed(expression: exp.Expr, below: Below) -> EventTime | None:
     node = expression.unnest()
     if (declared := _declared(node, below)) is not None:
         return declared
-    match node:
-        case exp.Column():
-            found = below.get(node.name)
-            return found.time if isinstance(found, RowColumn) else found
-        case exp.Dot() if isinstance(node.this.unnest(), exp.Column):
-            found = below.get(field_of(node.this.unnest().name, node.expression.name.lower()))
-            return found.time if isinstance(found, RowColumn) else found
-        case PaneStart():
-            # Changes of a pane are those of the windows that it is in: the last of them ends so much later.
-            return moved(node.this, below, "window_start", micros(node.args["windows"]), micros(node.args["size"]))
-        case WindowStart() | WindowEnd():
-            size = micros(node.args["size"])
-            if (time := followed(node.this, below)) is not None and time.kind == "session_last":
-                return replace(time, kind="session_end", slack=time.slack - size)
-            kind: TimeKind = "window_start" if isinstance(node, WindowStart) else "window_end"
-            return moved(node.this, below, kind, size if kind == "window_start" else -size, size)
-        case exp.Coalesce():
-            # That of a session is never NULL (`sql.session_ends`).
-            found = followed(node.this, below)
-            return found if found is not None and found.kind == "session_last" else None
-        case WindowTime():
-            end = followed(node.this, below)
-            return moved(node.this, below, "window_time", micros(node.args["by"]), end.size if end else None)
-        case exp.Add() | exp.Sub():
-            return _by_interval(node, below)
-        case exp.Cast():
-            return _cast(node, below)
-        case exp.Anonymous():
-            return _called(node, below)
-    return None
+    rule = rule_for(node, _RULES)
+    return rule and rule(node, below)
+
+
+def _field(node: exp.Dot, below: Below) -> EventTime | None:
+    of = node.this.unnest()
+    return _time(below.get(field_of(of.name, node.expression.name.lower()))) if isinstance(of, exp.Column) else None
+
+
+def _time(found: EventTime | RowColumn | None) -> EventTime | None:
+    return found.time if isinstance(found, RowColumn) else found
+
+
+def _window(node: WindowStart | WindowEnd, below: Below) -> EventTime | None:
+    size = micros(node.args["size"])
+    if (time := followed(node.this, below)) is not None and time.kind == "session_last":
+        return replace(time, kind="session_end", slack=time.slack - size)
+    kind: TimeKind = "window_start" if isinstance(node, WindowStart) else "window_end"
+    return moved(node.this, below, kind, size if kind == "window_start" else -size, size)
+
+
+def _session_last(node: exp.Coalesce, below: Below) -> EventTime | None:
+    # That of a session is never NULL (`sql.session_ends`).
+    found = followed(node.this, below)
+    return found if found is not None and found.kind == "session_last" else None
+
+
+def _window_time(node: WindowTime, below: Below) -> EventTime | None:
+    end = followed(node.this, below)
+    return moved(node.this, below, "window_time", micros(node.args["by"]), end.size if end else None)
 
 
 def _declared(node: exp.Expr, below: Below) -> EventTime | None:
@@ -240,6 +241,25 @@ def _in_zone(time: exp.Expr, below: Below, source: exp.Expr | None, target: exp.
 
 def _is_constant(zone: exp.Expr | None) -> bool:
     return zone is None or (isinstance(zone, exp.Literal) and bool(zone.is_string))
+
+
+_RULES: Mapping[type[exp.Expr], Callable[[Any, Below], EventTime | None]] = {
+    exp.Column: lambda node, below: _time(below.get(node.name)),
+    exp.Dot: _field,
+    # Changes of a pane are those of the windows that it is in: the last of them ends so much later.
+    PaneStart: lambda node, below: moved(
+        node.this, below, "window_start", micros(node.args["windows"]), micros(node.args["size"])
+    ),
+    WindowStart: _window,
+    WindowEnd: _window,
+    WindowTime: _window_time,
+    exp.Coalesce: _session_last,
+    exp.Add: _by_interval,
+    exp.Sub: _by_interval,
+    exp.Cast: _cast,
+    exp.Anonymous: _called,
+}
+"""What expressions follow; others follow nothing."""
 
 
 def both(one: EventTime, other: EventTime) -> EventTime:

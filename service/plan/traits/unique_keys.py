@@ -22,9 +22,10 @@ They decide how an operator keeps its input, by which key a sink may replace row
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice, permutations, product
+from typing import Any
 
 from sqlglot import exp
 
@@ -40,7 +41,7 @@ from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar
 from rowkind.service.plan.traits.meanings import moved, telling
-from rowkind.service.plan.tree import first
+from rowkind.service.plan.tree import first, rule_for
 
 UniqueKey = frozenset[str]
 _MOST = 16
@@ -51,31 +52,8 @@ _MOST_VARIANTS = 256
 @memoized
 def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
     """The minimal unique keys that can be inferred."""
-    match node:
-        case LogicalScan():
-            return frozenset([frozenset(map(node.name, node.source.primary_key))] if node.source.primary_key else [])
-        case LogicalProject():
-            return _projected(node)
-        case LogicalExpand():
-            return _expanded(node)
-        case LogicalJoin(keeps_left=False):
-            return _joined(node)
-        case LogicalLookup() if not meets_one(node):
-            pairs = product(unique_keys(node.left.input), unique_keys(node.right.input))
-            return _minimal(left | right for left, right in pairs)
-        case LogicalAggregate():
-            below, group = node.input.input, frozenset(node.group)
-            groups = islice(product(*telling(below, node.group)), _MOST_VARIANTS)
-            return _minimal([*map(frozenset, groups), *(key for key in unique_keys(below) if key <= group)])
-        case LogicalRank():
-            return _ranked(node)
-        case LogicalMatch():
-            numbers = [each.name for each in node.calls if isinstance(each.call, MatchNumber)]
-            whole = not node.sought.all_rows
-            return frozenset(frozenset([*node.partition, name]) for name in numbers if whole)
-        case LogicalUnion():
-            return frozenset()
-    return unique_keys(first(node))
+    rule = rule_for(node, _RULES)
+    return unique_keys(first(node)) if rule is None else rule(node)
 
 
 def in_order(keys: Iterable[UniqueKey], node: LogicalNode) -> tuple[tuple[str, ...], ...]:
@@ -127,6 +105,10 @@ def keeps_key(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
     return all(reads(key.left if side is join.left else key.right) <= unique for key in join.keys)
 
 
+def _scanned(node: LogicalScan) -> frozenset[UniqueKey]:
+    return frozenset([frozenset(map(node.name, node.source.primary_key))] if node.source.primary_key else [])
+
+
 def _projected(node: LogicalProject) -> frozenset[UniqueKey]:
     names: dict[str, list[str]] = {}
     for name, output in node.outputs.items():
@@ -149,6 +131,18 @@ def _expanded(node: LogicalExpand) -> frozenset[UniqueKey]:
     return _minimal(key | {name} for key in unique_keys(node.input) for name in telling)
 
 
+def _grouped(node: LogicalAggregate) -> frozenset[UniqueKey]:
+    below, group = node.input.input, frozenset(node.group)
+    groups = islice(product(*telling(below, node.group)), _MOST_VARIANTS)
+    return _minimal([*map(frozenset, groups), *(key for key in unique_keys(below) if key <= group)])
+
+
+def _matched(node: LogicalMatch) -> frozenset[UniqueKey]:
+    numbers = [each.name for each in node.calls if isinstance(each.call, MatchNumber)]
+    whole = not node.sought.all_rows
+    return frozenset(frozenset([*node.partition, name]) for name in numbers if whole)
+
+
 def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:
     found = set(unique_keys(node.input.input))
     # Where a partition is spread over shards, each of them has numbers of its own.
@@ -162,7 +156,14 @@ def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:
     return _minimal(found)
 
 
+def _looked_up(node: LogicalLookup) -> frozenset[UniqueKey]:
+    left = unique_keys(node.left.input)
+    return left if meets_one(node) else _minimal(a | b for a, b in product(left, unique_keys(node.right.input)))
+
+
 def _joined(node: LogicalJoin) -> frozenset[UniqueKey]:
+    if node.keeps_left:
+        return unique_keys(node.left.input)
     left, right = unique_keys(node.left.input), unique_keys(node.right.input)
     found: set[UniqueKey] = set()
     if matches_one(node, node.right) and not node.pads_right:
@@ -201,3 +202,17 @@ def _minimal(keys: Iterable[UniqueKey]) -> frozenset[UniqueKey]:
         if not any(other <= key for other in kept):
             kept.append(key)
     return frozenset(kept[:_MOST])
+
+
+_RULES: Mapping[type[Any], Callable[[Any], frozenset[UniqueKey]]] = {
+    LogicalScan: _scanned,
+    LogicalProject: _projected,
+    LogicalExpand: _expanded,
+    LogicalJoin: _joined,
+    LogicalLookup: _looked_up,
+    LogicalAggregate: _grouped,
+    LogicalRank: _ranked,
+    LogicalMatch: _matched,
+    LogicalUnion: lambda _: frozenset(),
+}
+"""The keys of nodes that do not have those of their first input."""

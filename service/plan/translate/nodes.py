@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -36,7 +36,7 @@ class Nodes(Protocol):
         """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
         ...
 
-    def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str, **said: Any) -> Calc:
+    def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str) -> Calc:
         """The calc above a node whose columns are `below`."""
         ...
 

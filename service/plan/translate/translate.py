@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from rowkind.avro.schema import Record
 from rowkind.service.physical.calc import ARRIVAL, ROW_DIGEST, Calc, OnError
@@ -108,8 +107,8 @@ class _Translator:
             return PhysicalUnion(self.name("union", found), inputs, traits(top, (), edge.needs_before))
         return TRANSLATIONS[type(found)](self, found, top, edge, record)
 
-    def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str, **said: Any) -> Calc:
-        return replace(calc(top, edge, input_, below, record, **said), on_error=self.on_error)
+    def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str) -> Calc:
+        return replace(calc(top, edge, input_, below, record), on_error=self.on_error)
 
     def name(self, word: str, node: LogicalNode) -> str:
         if id(node) not in self._known:
@@ -137,12 +136,8 @@ class _Translator:
         return PhysicalScan(
             node=self._scan_name(scan),
             source=source,
-            calc=self.calc(
-                top,
-                edge,
-                input_,
-                below,
-                record,
+            calc=replace(
+                self.calc(top, edge, input_, below, record),
                 replaced_by=source.primary_key if source.replaces and not source.exact and not empty else (),
                 upsert=by_key,
                 delete_time=time if by_key and edge.times_deletes else None,

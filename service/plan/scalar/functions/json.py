@@ -102,26 +102,30 @@ def written(sql: str, type_: Type) -> str:
             key = written(f"{each}.key", STRING)
             items = f"list_transform(map_entries({sql}), lambda {each}: {key} || ':' || {value})"
             return f"(CASE WHEN {sql} IS NOT NULL THEN '{{' || array_to_string({items}, ',') || '}}' END)"
+    return _plain(sql, type_)
+
+
+def _plain(sql: str, type_: Type) -> str:
+    """DuckDB SQL of a value that has no parts, as JSON text."""
+    text = str(casts.cast(sql, type_, STRING))
     match family(type_):
         case "string":
             return f"CAST(to_json({sql}) AS VARCHAR)"
         case "binary":
             return f"('\"' || to_base64({sql}) || '\"')"
         case "date":
-            return f"('\"' || {casts.cast(sql, type_, STRING)} || '\"')"
+            return f"('\"' || {text} || '\"')"
         case "timestamp":
             return formatted(f"CAST({sql} AS TIMESTAMP)", '"%Y-%m-%dT%H:%M:%S.%gZ"')
         case "local":
             return formatted(sql, '"%Y-%m-%dT%H:%M:%S.%g"')
         case "float":
-            text = casts.cast(sql, type_, STRING)
             return f"(CASE WHEN isfinite({sql}) THEN {text} ELSE '\"' || {text} || '\"' END)"
         case "decimal" if type_.scale > _PLAIN_SCALE:
-            plain = casts.cast(sql, type_, STRING)
-            return f"(CASE WHEN abs({sql}) >= 0.000001 THEN {plain} ELSE spark_short_decimal({plain}) END)"
+            return f"(CASE WHEN abs({sql}) >= 0.000001 THEN {text} ELSE spark_short_decimal({text}) END)"
         case "time" | None:
             raise Refusal(f"TO_JSON writes no {type_.sql}: CAST it to STRING first")
-    return str(casts.cast(sql, type_, STRING))
+    return text
 
 
 _FIELDS = "Fields that are NULL are left out."

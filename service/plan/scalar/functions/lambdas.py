@@ -40,27 +40,27 @@ def _let(values: Mapping[str, str], body: str) -> str:
     return body
 
 
+def _of_element(array: Typed, function: Typed) -> tuple[str, Mapping[str, str], Typed]:
+    """The parameters of a function of an element and perhaps its place, what its names stand for, and its body."""
+    (each, *index), body = _applied(function, array.type.element, INT)
+    if not index:
+        return each, {}, body
+    # DuckDB counts from 1, in BIGINT.
+    place = f"{index[0]}_1"
+    return f"{each}, {place}", {index[0]: f"CAST({place} - 1 AS INTEGER)"}, body
+
+
 def _transformed(arguments: Sequence[Typed]) -> Typed:
     array, function = arguments
-    (each, *index), body = _applied(function, array.type.element, INT)
-    made = _known(body).sql
-    if index:
-        # DuckDB counts from 1, in BIGINT.
-        place = f"{index[0]}_1"
-        made = _let({index[0]: f"CAST({place} - 1 AS INTEGER)"}, made)
-        each = f"{each}, {place}"
-    sql = f"list_transform({array.sql}, lambda {each}: {made})"
+    each, values, body = _of_element(array, function)
+    sql = f"list_transform({array.sql}, lambda {each}: {_let(values, _known(body).sql)})"
     return Typed(sql, with_null(array_of(body.type), array.type.nullable))
 
 
 def _filtered(arguments: Sequence[Typed]) -> Typed:
     array, function = arguments
-    (each, *index), body = _applied(function, array.type.element, INT)
-    passes = _condition(body)
-    if index:
-        place = f"{index[0]}_1"
-        passes = _let({index[0]: f"CAST({place} - 1 AS INTEGER)"}, passes)
-        each = f"{each}, {place}"
+    each, values, body = _of_element(array, function)
+    passes = _let(values, _condition(body))
     return Typed(f"list_filter({array.sql}, lambda {each}: COALESCE({passes}, FALSE))", array.type)
 
 
@@ -87,17 +87,16 @@ def _folded(arguments: Sequence[Typed]) -> Typed:
         raise Refusal("the second function has two parameters: what was made so far, and an element")
     if body.type.required != type_:
         raise Refusal(f"the start is {type_.sql}, but the function gives {body.type.sql}: write a CAST on the start")
-    so_far, each = names
     left, right = variables(array.sql, start.sql, body.sql, *names, count=2)
-    name, element = types.duckdb(type_), types.duckdb(array.type.element)
+    name, nothing = types.duckdb(type_), f"CAST(NULL AS {types.duckdb(array.type.element)})"
     # DuckDB reduces a list to a value of its own type only.
     items = (
-        f"[{{'made': CAST({start.sql} AS {name}), 'each': CAST(NULL AS {element})}}] || "
+        f"[{{'made': CAST({start.sql} AS {name}), 'each': {nothing}}}] || "
         f"list_transform({array.sql}, lambda {left}: {{'made': CAST(NULL AS {name}), 'each': {left}}})"
     )
-    step = _let({so_far: f"{left}.made", each: f"{right}.each"}, body.sql)
-    both = f"{{'made': CAST({step} AS {name}), 'each': CAST(NULL AS {element})}}"
-    folded = f"list_reduce({items}, lambda {left}, {right}: {both}).made"
+    step = _let(dict(zip(names, (f"{left}.made", f"{right}.each"), strict=True)), body.sql)
+    made = f"{{'made': CAST({step} AS {name}), 'each': {nothing}}}"
+    folded = f"list_reduce({items}, lambda {left}, {right}: {made}).made"
     found = Typed(folded, maybe(type_))
     if finish:
         (last,), body = _applied(finish[0], type_)
