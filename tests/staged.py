@@ -24,7 +24,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.physical.graph import Graph, graph
 from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.memory import marks_of_tables, pruned
-from rowkind.service.query.streaming import opens, stages
+from rowkind.service.query.streaming import levels, opens
 from rowkind.service.query.trial_on_spark import changes_of
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.placement import placement
@@ -50,7 +50,7 @@ class Staged:
     def __post_init__(self) -> None:
         self._graph = graph([self.sink])
         self._labels = placement(self.shards)
-        self._stages = [TwsTester(each) for each in _processors(self._graph, self.job, self._labels)]
+        self._stages = [TwsTester(each) for each in _processors(self._graph, self.job, self.shards)]
 
     def batch(self, tables: Mapping[str, Rows], now: int, *, ended: bool = False) -> Changes:
         """What is written in one more batch at time `now`, in ms."""
@@ -89,13 +89,10 @@ class Staged:
             yield label, own
 
 
-def _processors(of: Graph, job: Job, labels: tuple[int, ...]) -> Iterator[OperatorProcessor]:
-    for level, stage in enumerate(stages(of, job, len(labels)), 1):
+def _processors(of: Graph, job: Job, shards: int) -> Iterator[OperatorProcessor]:
+    for level in levels(of, job, shards):
         yield OperatorProcessor(
-            stage,
-            level=level,
-            writer=of.writer,
-            labels=labels,
+            level,
             unmatched=job.unmatched if job.unmatched != "dead_letter" else "ignore",
             promises=job.promises,
             limits=CacheLimits(0, 0),

@@ -10,7 +10,7 @@ last level write what they have, unless it belongs to other tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -35,7 +35,7 @@ from rowkind.service.query.topics import Connection
 from rowkind.service.spark.cache import DEFAULT_LIMITS, DISK, CacheLimits, lies_in_memory, scratch
 from rowkind.service.spark.errors import SourceLostError, first_line
 from rowkind.service.spark.placement import one_each, placement
-from rowkind.service.spark.processor import OperatorProcessor, over_shards
+from rowkind.service.spark.processor import Level, OperatorProcessor, over_shards
 
 _MOST_ASKED = 5
 """How often a source is asked what it offers whose process ends over it."""
@@ -102,7 +102,7 @@ def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) ->
     """Start a query; it runs until it is stopped or fails, or, if it is filling, has read what there is."""
     blocks = source_of(spark, to_option(source(graph, at)))
     write = TaskWriter(writer(graph, at), at.reports)
-    result = assemble(graph, at.job, blocks, at.shards, at.tasks, write, at.excused)
+    result = assemble(graph, at.job, levels(graph, at.job, at.shards, at.excused), blocks, at.tasks, write)
     nothing = result.writeStream.format("noop")
     if at.filling or at.stops:
         nothing = nothing.trigger(availableNow=True)
@@ -124,35 +124,25 @@ def source_of(spark: SparkSession, option: str) -> DataFrame:
     raise SourceLostError(why)
 
 
-def assemble(  # noqa: PLR0917 - two of them are numbers
-    graph: Graph,
-    job: Job,
-    read: DataFrame,
-    shards: int,
-    tasks: int,
-    write: TaskWriter | None = None,
-    excused: frozenset[str] = frozenset(),
+def assemble(
+    graph: Graph, job: Job, levels: Sequence[Level], read: DataFrame, tasks: int, write: TaskWriter | None = None
 ) -> DataFrame:
     """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one of as many as `tasks`.
 
     There are none if they have been given to `write`.
     """
     moves = graph.exchange or job.atomic
-    labels = placement(shards)
     cache, limits = job.budget.cache, DEFAULT_LIMITS
     if lies_in_memory(scratch()):
         limits = CacheLimits(disk=DISK) if cache is None else CacheLimits(worker=cache // tasks, disk=cache)
     blocks = read
-    for level, stage in enumerate(stages(graph, job, shards, excused), 1):
+    for level in levels:
         processor = OperatorProcessor(
-            stage,
-            level=level,
-            writer=graph.writer,
-            labels=labels,
+            level,
             unmatched=job.unmatched,
             promises=job.promises,
             limits=limits,
-            write=write if level == graph.levels and not moves else None,
+            write=write if level.number == graph.levels and not moves else None,
         )
         blocks = over_shards(blocks, processor)
     if moves:
@@ -181,8 +171,8 @@ def registry_file(at: Deployment) -> Path:
     return at.drain.with_name(f"{at.name}.registry")
 
 
-def stages(graph: Graph, job: Job, shards: int, excused: frozenset[str] = frozenset()) -> list[list[Member]]:
-    """The members of each stage of Spark's, with the dead letters that the job asks for."""
+def levels(graph: Graph, job: Job, shards: int, excused: frozenset[str] = frozenset()) -> list[Level]:
+    """The levels of a graph, whose members have the dead letters that the job asks for."""
     found: list[list[Member]] = [[] for _ in range(graph.levels)]
     for each, of in zip(members(graph, shards), graph.operators, strict=True):
         node = of.node
@@ -196,7 +186,7 @@ def stages(graph: Graph, job: Job, shards: int, excused: frozenset[str] = frozen
                 explain=LeftOutLetters(node),
             )
         )
-    return found
+    return [Level(tuple(own), number, graph.writer, placement(shards)) for number, own in enumerate(found, 1)]
 
 
 def source(graph: Graph, at: Deployment) -> SourceSpec:

@@ -33,7 +33,7 @@ from rowkind.service.physical.graph import Graph, graph
 from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.errors import QueryFailedError
 from rowkind.service.query.memory import marks_of_tables, pruned
-from rowkind.service.query.streaming import assemble, opens
+from rowkind.service.query.streaming import assemble, levels, opens
 from rowkind.service.query.trial import Engine, TrialBatch
 from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
 from rowkind.service.spark.errors import surfaced
@@ -93,7 +93,7 @@ def run_query(
     source = spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
     try:
         query = (
-            assemble(whole, job, source, job.parallelism, job.parallelism)
+            assemble(whole, job, levels(whole, job, job.parallelism), source, job.parallelism)
             .writeStream.foreachBatch(collect)
             .option("checkpointLocation", str(scratch / "checkpoint"))
             .trigger(availableNow=True)

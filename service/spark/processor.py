@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -45,14 +46,27 @@ def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
     return blocks.groupBy("shard").transformWithState(processor, EDGE_SCHEMA, "Append", "None")
 
 
+@dataclass(frozen=True)
+class Level:
+    """A level of a graph.
+
+    - `members`: its operators, each before those that it feeds. There may be none: all goes on then, also what is for
+      the writer, whose level this may be, where a checkpoint has more stages than the graph is deep.
+    - `number`: its own. `writer`: that of the writer's level.
+    - `labels`: Spark's label of each shard (`placement`).
+    """
+
+    members: Sequence[Member]
+    number: int
+    writer: int
+    labels: Sequence[int]
+
+
 class OperatorProcessor(StatefulProcessor):
     """Runs the members of a level over the shard that Spark groups by.
 
     Args:
-        members: the operators, each before those that it feeds. There may be none: all goes on then, also what is for
-            the writer, whose level this may be, where a checkpoint has more stages than the graph is deep.
-        level: theirs. `writer`: that of the writer.
-        labels: Spark's label of each shard (`placement`).
+        level: theirs.
         unmatched: what becomes of a retraction that finds no row. It is counted in any case.
         promises: what becomes of a change that a table's promises do not allow. It is counted in any case.
         limits: of the run cache.
@@ -62,29 +76,23 @@ class OperatorProcessor(StatefulProcessor):
 
     def __init__(
         self,
-        members: Sequence[Member],
+        level: Level,
         *,
-        level: int,
-        writer: int,
-        labels: Sequence[int],
         unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore",
         promises: OnBroken = "warn",
         limits: CacheLimits = DEFAULT_LIMITS,
         write: Callable[[Sequence[pa.Buffer], int], None] | None = None,
     ) -> None:
         if unmatched == "dead_letter":
-            assert all(member.wrap is not None for member in members), "dead letters need something that makes them"
-        self._members = tuple(members)
+            assert all(each.wrap is not None for each in level.members), "dead letters need something that makes them"
         self._level = level
-        self._writer = writer
-        self._labels = tuple(labels)
         self._unmatched = unmatched
         self._promises = promises
         self._limits = limits
         self._write = write
         self._blocks: list[pa.Buffer] = []
         self._now = 0
-        self._clocks = tuple(dict.fromkeys(member.clock for member in members if member.clock is not None))
+        self._clocks = tuple(dict.fromkeys(member.clock for member in level.members if member.clock is not None))
         self._map: MapState | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -102,19 +110,19 @@ class OperatorProcessor(StatefulProcessor):
         own: list[Block] = []
         for row in rows:
             self._now = row.now
-            if self._members and row.level == self._level:
+            if self._level.members and row.level == self._level.number:
                 own.append(Block.from_bytes(row.block))
             else:
                 yield from self._out(row.shard, row.level, row.block)
-        for shard, level, block in self.apply(key[0] % len(self._labels), own, self._now) if own else ():
-            yield from self._out(self._labels[shard], level, block.to_bytes())
+        for shard, level, block in self.apply(key[0] % len(self._level.labels), own, self._now) if own else ():
+            yield from self._out(self._level.labels[shard], level, block.to_bytes())
 
     def _out(self, label: int, level: int, block: bytes) -> Iterator[Row]:
         """A block as a row, unless this task writes it."""
         if self._write is None:
             yield Row(shard=label, level=level, block=block, now=self._now)
         else:
-            assert level == self._writer, "nothing but the writer is deeper than the level that writes"
+            assert level == self._level.writer, "nothing but the writer is deeper than the level that writes"
             self._blocks.append(pa.py_buffer(block))
 
     def close(self) -> None:
@@ -135,7 +143,7 @@ class OperatorProcessor(StatefulProcessor):
         counters: dict[str, float] = {}
         for to, level, piece in pieces(self._run(shard, blocks, now, counters)):
             yield to, level, Block(piece)
-        yield shard, self._writer, Block(counters=counters)
+        yield shard, self._level.writer, Block(counters=counters)
 
     def _run(self, shard: int, blocks: list[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
         """What leaves the stage; the list of blocks is empty afterwards."""
@@ -149,9 +157,9 @@ class OperatorProcessor(StatefulProcessor):
         reports = any(block.reports for block in blocks)
         batch = Batch.concat([block.batch for block in blocks])
         blocks.clear()
-        inbox = {member.place: [addressed(batch, member.place)] for member in self._members}
+        inbox = {member.place: [addressed(batch, member.place)] for member in self._level.members}
         del batch
-        for output in run(self._members, ShardBatch(shard, now, before, after, inbox, reports), state):
+        for output in run(self._level.members, ShardBatch(shard, now, before, after, inbox, reports), state):
             yield from self._leave(shard, output)
             add(counters, output.tally.counters)
 
@@ -162,15 +170,15 @@ class OperatorProcessor(StatefulProcessor):
             for each in output.broken:
                 raise each.error
         if member.tell is not None and len(output.late):
-            yield shard, self._writer, Batch.of_letters(member.tell(output.late, output.watermark))
+            yield shard, self._level.writer, Batch.of_letters(member.tell(output.late, output.watermark))
         started = time.perf_counter()
         for way, batch in output.sent:
-            if way.level != self._level:
-                yield from deliver(way, batch, len(self._labels), shard)
+            if way.level != self._level.number:
+                yield from deliver(way, batch, len(self._level.labels), shard)
         output.tally.add_seconds("calc", time.perf_counter() - started)
-        yield shard, self._writer, self._letters(member, output.unmatched)
+        yield shard, self._level.writer, self._letters(member, output.unmatched)
         if member.explain is not None:
-            yield from ((shard, self._writer, Batch.of_letters(member.explain(each))) for each in output.left_out)
+            yield from ((shard, self._level.writer, Batch.of_letters(member.explain(each))) for each in output.left_out)
 
     def _pass_time(self, marks: Sequence[TimeMarks], now: int, state: SparkState) -> tuple[Watermarks, Watermarks]:
         """The watermarks before the batch and after it, kept with the state of the shard."""

@@ -2,7 +2,7 @@
 """The Spark session that a job runs in.
 
 Everything a job relies on is set here and nowhere else. What was measured is in the commit that set it; what only
-silences or bounds something says so next to it. `settings` of the caller come last and win.
+silences or bounds something says so next to it.
 """
 
 from __future__ import annotations
@@ -103,15 +103,7 @@ def _java_options() -> tuple[str, ...]:
 
 
 def session(
-    name: str,
-    *,
-    master: str,
-    parallelism: int,
-    checkpoint: str,
-    ui: bool = False,
-    budget: Budget = _USUAL,
-    code: Code | None = None,
-    settings: Mapping[str, str] | None = None,
+    name: str, *, master: str, parallelism: int, checkpoint: str, budget: Budget = _USUAL, code: Code | None = None
 ) -> SparkSession:
     """The session for a job; it becomes the process's only one.
 
@@ -120,10 +112,8 @@ def session(
         master: Spark's master URL; with `local[…]` everything runs in this process and one JVM.
         parallelism: partitions of every shuffle. A checkpoint fixes it at its first batch.
         checkpoint: folder or URL under which queries keep their checkpoints.
-        ui: serve Spark's own web page.
         budget: of the JVM, where it is started here, and of the state stores.
         code: of the job's own functions, which executors on other machines are given.
-        settings: further Spark settings, which win over what is set here.
 
     Raises:
         SparkStartError: There is no Java, or none that runs Spark, or no such master.
@@ -133,27 +123,50 @@ def session(
     # As `service.spark.jvm` says to the JVM. Executors on other machines may have theirs elsewhere.
     here = python() if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = here, sys.executable
-    more = s3.jars(checkpoint)
-    builder = SparkSession.builder.appName(name).master(master)
-    chosen: dict[str, str] = {
-        **_settings(parallelism, checkpoint, budget),
-        "spark.ui.enabled": str(ui).lower(),
-        "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
-        **s3.settings(checkpoint),
-        **({} if local or more is None else {"spark.jars": ",".join(map(str, sorted(more.glob("*.jar"))))}),
-        "spark.python.daemon.module": _DAEMON,
-        # Where an executor finds what `_ship` gives it, in the folder that it runs in; for the daemon too.
-        **({} if local else {"spark.executorEnv.PYTHONPATH": _SHIPPED}),
-        # One process has no need to be seen on the network, nor of blocks that are packed for the way.
-        **({"spark.shuffle.compress": "false"} if local else {}),
-        **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
-        **({} if local else {"spark.driver.extraJavaOptions": " ".join(_java_options())}),
-        **(kubernetes.SETTINGS if kubernetes.is_kubernetes(master) else {}),
-        **(settings or {}),
-    }
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
+    jars = s3.jars(checkpoint)
+    settings = _settings(parallelism, checkpoint, budget) | _of_driver(master, checkpoint, jars)
     program = java()
+    _check_reachable(master, checkpoint)
+    try:
+        with quiet_stderr(), gateway(_local_options(budget), jars) if local else nullcontext():
+            spark = _started(name, master, settings)
+    except PySparkRuntimeError as error:
+        raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None
+    except Py4JJavaError as error:
+        raise SparkStartError(f"Spark did not start at {master}: {reason(error)}.") from None
+    _let_accumulators_go(spark)
+    if local:
+        _write_plainly(spark)
+        warm_up(spark)
+    else:
+        _ship(spark, code)
+    return spark
+
+
+def _of_driver(master: str, checkpoint: str, jars: Path | None) -> dict[str, str]:
+    """What a session of its own needs besides, whose JVM is started for it."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
+        "spark.python.daemon.module": _DAEMON,
+        **s3.settings(checkpoint),
+    }
+    if is_local(master):
+        # One process has no need to be seen on the network, nor of blocks that are packed for the way.
+        own = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        return {**settings, **own, "spark.shuffle.compress": "false"}
+    return {
+        **settings,
+        **({} if jars is None else {"spark.jars": ",".join(map(str, sorted(jars.glob("*.jar"))))}),
+        # Where an executor finds what `_ship` gives it, in the folder that it runs in; for the daemon too.
+        "spark.executorEnv.PYTHONPATH": _SHIPPED,
+        "spark.driver.extraJavaOptions": " ".join(_java_options()),
+        **(kubernetes.SETTINGS if kubernetes.is_kubernetes(master) else {}),
+    }
+
+
+def _check_reachable(master: str, checkpoint: str) -> None:
+    """Refuse a master or a checkpoint at which nobody answers."""
     if not _MASTER.match(master):
         raise SparkStartError(
             f"{master} is no master of Spark's: expected spark://host:port, k8s://…, yarn or local[n]."
@@ -167,24 +180,14 @@ def session(
         raise SparkStartError(
             f"the checkpoint {checkpoint} cannot be reached, nobody answers at {store}: check AWS_ENDPOINT_URL_S3."
         )
-    try:
-        with quiet_stderr(), gateway(_local_options(budget), more) if local else nullcontext():
-            if pods:
-                own = {"spark.master": master, "spark.app.name": name}
-                SparkContext._ensure_initialized(conf=SparkConf().setAll([*(chosen | own).items()]))
-                kubernetes.check(SparkContext._jvm, master)
-            spark = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None
-    except Py4JJavaError as error:
-        raise SparkStartError(f"Spark did not start at {master}: {reason(error)}.") from None
-    _let_accumulators_go(spark)
-    if local:
-        _write_plainly(spark)
-        warm_up(spark)
-    else:
-        _ship(spark, code)
-    return spark
+
+
+def _started(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    if kubernetes.is_kubernetes(master):
+        own = {"spark.master": master, "spark.app.name": name}
+        SparkContext._ensure_initialized(conf=SparkConf().setAll([*settings.items(), *own.items()]))
+        kubernetes.check(SparkContext._jvm, master)
+    return SparkSession.builder.appName(name).master(master).config(map=dict(settings)).getOrCreate()
 
 
 def _settings(parallelism: int, checkpoint: str, budget: Budget) -> dict[str, str]:

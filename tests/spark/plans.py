@@ -22,7 +22,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.physical.graph import Graph, graph
 from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.memory import Fold, marks_of_tables, pruned
-from rowkind.service.query.streaming import assemble
+from rowkind.service.query.streaming import assemble, levels
 from rowkind.service.query.trial_on_spark import changes_of, write
 from rowkind.service.spark.edge import EDGE_SCHEMA
 from tests.queries import rows_of
@@ -62,9 +62,9 @@ class PlanQuery:
     def run(self, *batches: Mapping[str, Rows]) -> None:
         """Run these batches and stop."""
         self.batches += batches
-        job = Job.model_validate({**JOB, "parallelism": 2, **self.settings})
+        of, job = self.graph, Job.model_validate({**JOB, "parallelism": 2, **self.settings})
         query = (
-            assemble(self.graph, job, self._source(job.parallelism), job.parallelism, job.parallelism)
+            assemble(of, job, levels(of, job, job.parallelism), self._source(job.parallelism), job.parallelism)
             .writeStream.foreachBatch(self._collect)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .trigger(availableNow=True)

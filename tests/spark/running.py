@@ -20,7 +20,7 @@ from rowkind.service.execute.members import Member, Wrap
 from rowkind.service.physical.graph import Exit
 from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
 from rowkind.service.spark.placement import placement
-from rowkind.service.spark.processor import OperatorProcessor, over_shards
+from rowkind.service.spark.processor import Level, OperatorProcessor, over_shards
 from tests.spark.distinct import fold, way_out
 
 LEVEL = 1
@@ -37,11 +37,12 @@ def alone(
     *,
     exits: Sequence[Exit] = (way_out(),),
     wrap: Wrap | None = None,
+    labels: Sequence[int],
     **options: Any,
 ) -> OperatorProcessor:
     """A level of one operator, whose rows go to the writer by their bytes."""
     member = Member(0, SINK, node, node, operator, tuple(exits), wrap=wrap)
-    return OperatorProcessor([member], level=LEVEL, writer=WRITER, **options)
+    return OperatorProcessor(Level([member], LEVEL, WRITER, labels), **options)
 
 
 @dataclass

@@ -34,7 +34,7 @@ from rowkind.service.query.memory import Fold, pruned
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.errors import UnmatchedRetractionError
 from rowkind.service.spark.placement import placement
-from rowkind.service.spark.processor import OperatorProcessor
+from rowkind.service.spark.processor import Level, OperatorProcessor
 from tests.clocked import Clocked, Line, job_of
 from tests.spark.distinct import Distinct, batch_of, changes, fold, packed, unpacked, way_out
 from tests.spark.running import LEVEL, SINK, WRITER, alone
@@ -99,9 +99,7 @@ class Running:
     ) -> None:
         if members is None:
             members = [Member(0, SINK, "distinct", "state", Distinct(), (way_out(level=writer),), wrap=wrap)]
-        processor = OperatorProcessor(
-            members, level=level, writer=writer, labels=labels, limits=CacheLimits(0, 0), **options
-        )
+        processor = OperatorProcessor(Level(members, level, writer, labels), limits=CacheLimits(0, 0), **options)
         self._level = level
         self._tester = TwsTester(pickle.loads(pickle.dumps(processor)))
 
