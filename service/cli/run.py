@@ -106,20 +106,17 @@ def run(
         job = load_job(path, sys.stdin.read() if stdin else None)
         job.check_runnable()
         _begin(job, master)
-        from rowkind.service.run.process import run as live  # noqa: PLC0415 -- loaded when it is needed
+        from rowkind.service.run import process  # noqa: PLC0415 -- loaded when it is needed
 
         with telling(form or usual()) as watch:
-            live(
-                job,
-                partial(planned_queries, job),
-                signals,
-                master=master,
-                host=host,
-                port=port,
+            how = process.RunOptions(
+                master,
+                host,
+                port,
                 rebuild="everything" if reset_state else "what changed" if upgrade else "nothing",
                 savepoint=savepoint,
-                watch=watch,
             )
+            process.run(job, partial(planned_queries, job), signals, how, watch)
 
 
 def _begin(job: Job, master: str | None) -> None:
@@ -165,13 +162,12 @@ def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None
         job = load_job(job_file)
         job = job.model_copy(update={"parallelism": parallelism or job.parallelism})
         job.check_runnable()
-        from rowkind.service.run.process import run as live  # noqa: PLC0415 -- loaded when it is needed
+        from rowkind.service.run import process  # noqa: PLC0415 -- loaded when it is needed
 
         plan = partial(planned_queries, job)
         with telling(usual()) as watch:
-            live(
-                job, plan, signals, master=master, host="127.0.0.1", port=0, rebuild="nothing", moves=True, watch=watch
-            )
+            moves = process.RunOptions(master, "127.0.0.1", 0, "nothing", moves=True)
+            process.run(job, plan, signals, moves, watch)
         if not signals.count:
             click.echo(f"rescaled: the job runs with `parallelism: {job.parallelism}`")
 

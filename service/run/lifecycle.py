@@ -9,6 +9,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -181,56 +182,66 @@ class _Queries:
 
     def live(self, rebuild: Rebuild, *, moves: bool) -> None:
         """Start them, and see that they run until they have stopped; or only move their state (`rescale`)."""
-        fresh, supervisor = self.life.fresh, self.life.supervisor
         try:
             register(self.spark)
             with self._asking_checkpoint():
                 recorded = queries(self.spark, self.life.folder)
-            moved = [name for name, each in recorded.items() if each.parallelism != self.life.job.parallelism]
-            if rebuild == "nothing" and not moves and moved:
-                before = recorded[moved[0]].parallelism
-                raise ParallelismError(moved[0], before, self.life.job.parallelism)
-            for name in moved:
-                self._take_over(name)
-            if rebuild == "nothing":
-                chosen = self._planned(lambda: _going_on(self.life.job, fresh, recorded))
-                new = chosen.keys() - recorded.keys()
-                for name in recorded.keys() - chosen.keys():
-                    # Its sinks are gone: their topics are free.
-                    if any(each.topics for each in self._progress(name)):
-                        self._take_over(name)
-            else:
-                keep = rebuild == "what changed"
-                plan = self._planned(lambda: upgrade(self.life.job, recorded, keep=keep))
-                chosen, new = plan.queries, plan.queries.keys() - plan.stay
-                for name in plan.left:
-                    self._take_over(name)
-                    if name in plan.stay:
-                        self._checkpoint(name).keep({sink.name for sink in plan.queries[name].sinks})
-                torn = [name for name in new if self._checkpoint(name).torn()]
-                for name in (*plan.dropped, *torn):
-                    self._checkpoint(name).delete()
-                clear(self.life.job, self.life.connection.kafka, {recorded[name].filling for name in plan.stay})
-            if chosen != fresh:
+            self._take_over_moved(recorded, may_move=moves or rebuild != "nothing")
+            chosen, new = self._as_before(recorded) if rebuild == "nothing" else self._rebuilt(recorded, rebuild)
+            if chosen != self.life.fresh:
                 _topics(self.life.job, chosen, self.life.connection)
             filling = self._filling({name: chosen[name] for name in new}, rebuild)
             for name, query in chosen.items():
-                if supervisor.signals.count:
+                if self.life.supervisor.signals.count:
                     break
                 token = token_hex(4) if name in filling else ""
                 running = self._ready(name, query, token, requested=rebuild != "nothing")
-                if moves:
-                    continue
-                supervisor.signals.drains = True
-                running.begin()
-                self._running.append(running)
-                supervisor.until_it_runs(running)
+                if not moves:
+                    self._begin(running)
             if not moves:
-                supervisor.over(self._running)
+                self.life.supervisor.over(self._running)
         finally:
             for each in self._running:
                 # A query that has failed may still be on its way out, and would stumble over a stopped session.
                 each.query.stop()
+
+    def _begin(self, running: Running) -> None:
+        self.life.supervisor.signals.drains = True
+        running.begin()
+        self._running.append(running)
+        self.life.supervisor.until_it_runs(running)
+
+    def _take_over_moved(self, recorded: Mapping[str, Contents], *, may_move: bool) -> None:
+        """Take over the queries whose state lies in other partitions than the job says, if it may move."""
+        tasks = self.life.job.parallelism
+        moved = {name: each.parallelism for name, each in recorded.items() if each.parallelism != tasks}
+        for name, before in moved.items():
+            if not may_move:
+                raise ParallelismError(name, before, tasks)
+            self._take_over(name)
+
+    def _as_before(self, recorded: Mapping[str, Contents]) -> tuple[PlannedQueries, AbstractSet[str]]:
+        """The queries of a job that goes on with its checkpoints, and which of them are new."""
+        chosen = self._planned(lambda: _going_on(self.life.job, self.life.fresh, recorded))
+        for name in recorded.keys() - chosen.keys():
+            # Its sinks are gone: their topics are free.
+            if any(each.topics for each in self._progress(name)):
+                self._take_over(name)
+        return chosen, chosen.keys() - recorded.keys()
+
+    def _rebuilt(self, recorded: Mapping[str, Contents], rebuild: Rebuild) -> tuple[PlannedQueries, AbstractSet[str]]:
+        """The queries of a job of which something is rebuilt, and which of them begin anew."""
+        plan = self._planned(lambda: upgrade(self.life.job, recorded, keep=rebuild == "what changed"))
+        new = plan.queries.keys() - plan.stay
+        for name in plan.left:
+            self._take_over(name)
+            if name in plan.stay:
+                self._checkpoint(name).keep({sink.name for sink in plan.queries[name].sinks})
+        torn = [name for name in new if self._checkpoint(name).torn()]
+        for name in (*plan.dropped, *torn):
+            self._checkpoint(name).delete()
+        clear(self.life.job, self.life.connection.kafka, {recorded[name].filling for name in plan.stay})
+        return plan.queries, new
 
     def _planned(self, plan: Callable[[], Anew]) -> Anew:
         """What is planned anew, for which the registry may be asked."""

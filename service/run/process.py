@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -37,56 +38,55 @@ Watcher = Callable[[Callable[[], JobStatus]], AbstractContextManager[Any]]
 """Shows somebody what the job does, by its status, for as long as it is entered."""
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """How a job is run.
+
+    - `master`: Spark's, None for this process. `host`, `port`: of its status.
+    - `rebuild`: what begins anew. `savepoint`: the folder that it begins with where it has no checkpoint.
+    - `moves`: it ends as soon as its state lies in as many partitions as the job says.
+    """
+
+    master: str | None
+    host: str
+    port: int
+    rebuild: Rebuild
+    savepoint: str | None = None
+    moves: bool = False
+
+
 def run(
     job: Job,
     plan: Callable[[], PlannedQueries],
     signals: Signals,
-    *,
-    master: str | None,
-    host: str,
-    port: int,
-    rebuild: Rebuild,
-    savepoint: str | None = None,
-    moves: bool = False,
+    options: RunOptions,
     watch: Watcher = lambda _: nullcontext(),
 ) -> None:
     """Run `job` until a signal ends it. `plan` gives the queries that it has where there is no checkpoint.
 
-    Where it has no checkpoint it begins with the `savepoint`, a folder, if there is one. Where it but `moves`, it ends
-    as soon as its state lies in as many partitions as the job says. Meanwhile somebody may `watch` it.
+    Meanwhile somebody may `watch` it.
 
     Raises:
         RowkindError: With a message for the person on call.
     """
     monitor = Monitor(job.name, version(), pyspark.__version__, java_version())
     with (
-        serving(JobPages(monitor, job.views), job, host, port) as server,
+        serving(JobPages(monitor, job.views), job, options.host, options.port) as server,
         watch(monitor.status),
         monitor.waiting.watched(),
     ):
-        at = f"{server.scheme}://{host}:{server.port}"
+        at = f"{server.scheme}://{options.host}:{server.port}"
         announce = cache(lambda: log.info("status, metrics and health at %s", at))
         monitor.waiting.before = announce
         fresh = answered(plan, signals, patience(job))
         with beginning(job, fresh, monitor, signals) as life:
-            _in_sessions(
-                life, signals, master=master, rebuild=rebuild, savepoint=savepoint, announce=announce, moves=moves
-            )
+            _in_sessions(life, signals, options, announce)
     log.info("stopped")
 
 
-def _in_sessions(
-    life: Life,
-    signals: Signals,
-    *,
-    master: str | None,
-    rebuild: Rebuild,
-    savepoint: str | None,
-    announce: Callable[[], None],
-    moves: bool,
-) -> None:
+def _in_sessions(life: Life, signals: Signals, options: RunOptions, announce: Callable[[], None]) -> None:
     """Let the job live in a session of Spark's, and in another one if that is lost."""
-    job = life.job
+    job, master, rebuild = life.job, options.master, options.rebuild
     cluster = master is not None and not is_local(master)
     while True:
         spark = session(
@@ -102,10 +102,10 @@ def _in_sessions(
             with stopping(spark):
                 if cluster:
                     executors.check(spark, lambda: signals.count > 0)
-                if savepoint is not None:
-                    restore(spark, job, savepoint, life.monitor.works)
+                if options.savepoint is not None:
+                    restore(spark, job, options.savepoint, life.monitor.works)
                 announce()
-                life.live(spark, rebuild, moves=moves)
+                life.live(spark, rebuild, moves=options.moves)
         except SparkLostError as error:
             life.supervisor.lost(error)
             signals.drains = False
