@@ -24,14 +24,13 @@ def folded(
     *,
     sink: Mapping[str, Any] | None = None,
     batch_rows: int = 1,
-    engine: Engine | None = None,
     **settings: Any,
 ) -> list[dict[str, Any]]:
     """The rows that are left of a query in the end, from left to right; `settings` are others of the job.
 
     Raises PlanError and JobError for a job that is refused, and ExpressionError.
     """
-    return outcome(job(folder, sql, tables, sink=sink, **settings), changes, batch_rows, engine)
+    return outcome(job(folder, sql, tables, sink=sink, **settings), changes, batch_rows)
 
 
 def job(folder: Path, sql: str, tables: Tables, *, sink: Mapping[str, Any] | None = None, **settings: Any) -> Job:

@@ -28,7 +28,7 @@ from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.memory import MemoryEngine
 from rowkind.service.query.trial import TrialBatch
 from tests.sizes import sized
-from tests.trying import folded
+from tests.trying import job, outcome
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
 
@@ -40,26 +40,22 @@ def test_the_job_gives_what_its_file_says(file: Path, tmp_path: Path) -> None:
     for name, text in case.get("code", {}).items():
         (tmp_path / name).write_text(text)
     for rows, size in [*((rows, None) for rows in _batch_rows(case)), (case.get("batch_rows", 1), 1)]:
-        run = partial(
-            folded,
-            tmp_path,
-            case["sql"],
-            case["tables"],
-            case["changes"],
-            sink=case["sink"],
-            batch_rows=rows,
-            engine=partial(_clocked, case["clock"]) if "clock" in case else None,
-            **{name: case[name] for name in ("ttl", "on_expire") if name in case},
-            **case.get("job", {}),
-        )
         if "expected_exit" in case:
             with sized(size, releases=False), pytest.raises(RowkindError) as caught:
-                run()
+                _folded(case, tmp_path, rows)
             assert caught.value.exit_code == case["expected_exit"], f"batches of {rows}, sizes of {size}"
         else:
             with sized(size, releases=False):
-                found = run()
+                found = _folded(case, tmp_path, rows)
             assert _bag(found) == _bag(case["expected"]), f"batches of {rows}, sizes of {size}"
+
+
+def _folded(case: dict[str, Any], folder: Path, rows: int) -> list[dict[str, Any]]:
+    settings = {name: case[name] for name in ("ttl", "on_expire") if name in case} | case.get("job", {})
+    engine = partial(_clocked, case["clock"]) if "clock" in case else None
+    return outcome(
+        job(folder, case["sql"], case["tables"], sink=case["sink"], **settings), case["changes"], rows, engine
+    )
 
 
 def _batch_rows(case: dict[str, Any]) -> list[int]:
