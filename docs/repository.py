@@ -13,7 +13,6 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 ELSEWHERE = {
     "index.md": "README.md",
-    "sql-reference.md": "service/plan/scalar/functions/REFERENCE.md",
     "benchmarks.md": "tests/bench/README.md",
 }
 """Pages that are kept beside what they are about."""

@@ -187,9 +187,9 @@ def schema() -> None:
     A job file with the line `# yaml-language-server: $schema=job.schema.json` at its head is checked by the schema in
     the file of that name beside it.
     """
-    from rowkind.service.job.schema import published  # noqa: PLC0415 -- loaded when it is needed
+    from importlib.resources import files  # noqa: PLC0415 -- loaded when it is needed
 
-    click.echo(published(), nl=False)
+    click.echo((files("rowkind.service.job") / "job.schema.json").read_text(encoding="utf-8"), nl=False)
 
 
 @click.command()

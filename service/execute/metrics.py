@@ -4,7 +4,7 @@ Readers, operators and writers count into samples named as in the exposition for
 `operators.columns.changes`), which ride with the blocks to the writer and come back to the main process with the
 batch's report. There they go into one `Exposition` (`service.monitoring.exposition`), beside what only the main process
 knows. Names follow Prometheus: base units, `_total` for what only grows, no label without a bound on its values. The
-page docs/metrics.md is made of the list (`service.web.metrics_page`).
+page docs/metrics.md is made of the list (`python -m generators`).
 """
 
 from __future__ import annotations

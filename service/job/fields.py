@@ -42,7 +42,7 @@ def _written(parse: Callable[[str], int]) -> BeforeValidator:
 
 
 def _shown(title: str, *forms: dict[str, Any]) -> WithJsonSchema:
-    """How a value may be written, for the schema of the job file (`service.job.schema`)."""
+    """How a value may be written, for the schema of the job file (`generators/job_schema.py`)."""
     return WithJsonSchema({"title": title, "anyOf": list(forms)})
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from rowkind.service.dev.dashboards import DASHBOARDS
-from rowkind.service.dev.panels import Dashboard, Panel, model, text
+from generators.dashboards import DASHBOARDS
+from generators.panels import Dashboard, Panel, model, text
 from rowkind.service.execute.metrics import METRICS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -84,7 +84,7 @@ def test_counters_are_asked_for_as_rates_and_gauges_are_not(title: str, query: s
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=[each.file for each in DASHBOARDS])
 def test_a_dashboard_is_what_its_table_says(dashboard: Dashboard) -> None:
-    """The file is what `python -m rowkind.service.dev.dashboards` writes."""
+    """The file is what `python -m generators` writes."""
     assert (DEPLOY / "grafana" / f"{dashboard.file}.json").read_text() == text(dashboard)
 
 

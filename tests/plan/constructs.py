@@ -19,7 +19,7 @@ _HEAD = """# Constructs, by example
 Every query here is one of the tests: it is planned, and gives after every change what the same SQL gives in DuckDB,
 where that has words for it; or it is refused, and why. What they are over is in
 [tables.yaml](../tests/plan/tables.yaml), what there is of functions in
-[the reference](../service/plan/scalar/functions/REFERENCE.md), and how it all belongs together in [The SQL](sql.md).
+[the reference](sql-reference.md), and how it all belongs together in [The SQL](sql.md).
 
 This page is written by `python -m tests.plan`."""
 _TITLES = {

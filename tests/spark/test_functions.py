@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from generators.function_coverage import spark_functions
 from rowkind.service.plan.scalar.functions import FAMILIES, FUNCTIONS
-from rowkind.service.plan.scalar.functions.coverage import spark_functions
 from tests.spark.calls import ARITHMETIC, COLUMNS, calls, casts, functions, values
 from tests.spark.sql_oracle import compiled, differences, frame_of
 

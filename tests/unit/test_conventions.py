@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("operators", "avro", "service")
+PACKAGES = ("operators", "avro", "service", "generators")
 GENERATED = ("requirements.lock",)
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 49

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from generators.function_coverage import coverage
+from generators.function_reference import PAGE, page
 from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.plan.scalar.functions import FUNCTIONS, REFUSED
-from rowkind.service.plan.scalar.functions.coverage import coverage
 from rowkind.service.plan.scalar.functions.function import KINDS
-from rowkind.service.plan.scalar.functions.reference import PAGE, page
 from rowkind.service.plan.sql.aggregate_table import REFUSED_AGGREGATES
 
 
 def test_the_reference_is_up_to_date() -> None:
-    """The page is what `python -m rowkind.service.plan.scalar.functions.reference` writes."""
+    """The page is what `python -m generators` writes."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

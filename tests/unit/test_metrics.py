@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from generators.metrics_page import PAGE, page
 from rowkind.service.execute.metrics import METRICS, add, parse, sample
 from rowkind.service.monitoring.exposition import Exposition
-from rowkind.service.web.metrics_page import PAGE, page
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def test_names_follow_prometheus() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    """It is what `python -m rowkind.service.web.metrics_page` writes, and has a line for every metric."""
+    """It is what `python -m generators` writes, and has a line for every metric."""
     assert (ROOT / PAGE).read_text() == page()
     assert re.findall(r"^\| `(\w+)`", page(), re.MULTILINE) == [each.name for each in METRICS]
 

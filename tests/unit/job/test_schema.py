@@ -13,12 +13,12 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
+from generators.job_reference import PAGE, page
+from generators.job_schema import PATH, job_schema, text
 from rowkind.service.cli import main
 from rowkind.service.job.errors import JobError
 from rowkind.service.job.load import load, loaded
 from rowkind.service.job.model import Job
-from rowkind.service.job.reference import PAGE, page
-from rowkind.service.job.schema import job_schema, published, text
 from tests.unit.job import test_job_errors
 from tests.unit.job.test_job_errors import GOOD, changed
 
@@ -57,14 +57,14 @@ def complaints(of: Any) -> list[str]:
 
 
 def test_the_reference_is_up_to_date() -> None:
-    """The page is what `python -m rowkind.service.job.reference` writes."""
+    """The page is what `python -m generators` writes."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def test_the_published_schema_is_up_to_date() -> None:
     """The schema in the package, which `rowkind schema` prints, is the model's, and a schema."""
     Draft202012Validator.check_schema(job_schema())
-    assert published() == text()
+    assert PATH.read_text(encoding="utf-8") == text()
     assert CliRunner().invoke(main, ["schema"], catch_exceptions=False).stdout == text()
 
 

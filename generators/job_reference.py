@@ -1,7 +1,4 @@
-"""The reference of the job file, from its schema.
-
-`python -m rowkind.service.job.reference` writes both anew: the page docs/job-file.md and the schema beside this module.
-"""
+"""docs/job-file.md: the reference of the job file, from its schema."""
 
 from __future__ import annotations
 
@@ -9,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from generators.job_schema import ADDRESS, Schema, job_schema
 from rowkind.service.job import duration
-from rowkind.service.job.schema import ADDRESS, FILE, Schema, job_schema, text
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "job-file.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "job-file.md"
 
 _HEAD = """# The job file
 
-This page is generated from the code that reads a job file: `python -m rowkind.service.job.reference`.
+This page is generated from the code that reads a job file: `python -m generators`.
 
 A job is one YAML file. Only `job`, `tables` and `sinks` must be there; `rowkind check job.yaml` says what is wrong with
 one, with the line. [A job](a-job.md) goes through one as a whole.
@@ -141,8 +138,3 @@ def _bounds(schema: dict[str, Any]) -> str:
 def _anchor(title: str) -> str:
     """What a heading is linked by."""
     return "".join(each for each in title.lower() if each.isalnum() or each in "_-")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    Path(__file__).with_name(FILE).write_text(text(), encoding="utf-8")

@@ -1,7 +1,4 @@
-"""The page of all metrics, from their list.
-
-`python -m rowkind.service.web.metrics_page` writes it anew.
-"""
+"""docs/metrics.md: all metrics, from their list."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from pathlib import Path
 from rowkind.service.execute.metrics import METRICS
 from rowkind.service.monitoring.exposition import BUCKETS
 
-PAGE = Path("docs", "metrics.md")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
 
 _HEAD = """# Metrics
 
-This page is generated: `python -m rowkind.service.web.metrics_page`. `rowkind run` serves these metrics at `/metrics`,
+This page is generated: `python -m generators`. `rowkind run` serves these metrics at `/metrics`,
 in Prometheus' text format; nothing else is there. [alerts.md](alerts.md) has the alerts that rest on them, and
 [deploy/grafana](../deploy/grafana) two dashboards.
 
@@ -39,7 +36,3 @@ def _table() -> Iterator[str]:
         yield f"| `{each.name}` | {each.kind} | {each.unit} | {', '.join(each.labels)} | {each.help} |"
     yield ""
     yield f"The buckets of histograms end at {', '.join(f'{bound:g}' for bound in BUCKETS)} seconds."
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")

@@ -1,7 +1,4 @@
-"""The reference of functions, from the tables.
-
-`python -m rowkind.service.plan.scalar.functions.reference` writes it anew.
-"""
+"""docs/sql-reference.md: the reference of expressions and functions, from their tables."""
 
 from __future__ import annotations
 
@@ -9,17 +6,17 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from generators.function_coverage import coverage
 from rowkind.avro.schema import Type
 from rowkind.service.plan.scalar.functions import FAMILIES, FUNCTIONS, REFUSED
-from rowkind.service.plan.scalar.functions.coverage import coverage
 from rowkind.service.plan.scalar.functions.function import ScalarFunction
 from rowkind.service.plan.sql.aggregate_table import REFUSED_AGGREGATES, TABLE
 
-PAGE = Path(__file__).with_name("REFERENCE.md")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "sql-reference.md"
 
 _HEAD = """# Expressions and functions
 
-This page is generated: `python -m rowkind.service.plan.scalar.functions.reference`. Every function here means what it
+This page is generated: `python -m generators`. Every function here means what it
 means in Spark SQL with ANSI mode on and the session's time zone UTC; Spark itself is asked in the tests. What Flink
 calls otherwise or computes otherwise is said in the remarks; where both differ, Spark's meaning counts.
 
@@ -187,7 +184,3 @@ def _by_reason(refused: Mapping[str, str]) -> Iterator[str]:
     for reason, names in reasons.items():
         yield f"| {', '.join(f'`{name}`' for name in names)} | {reason} |"
     yield ""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The JSON Schema of a job file, for editors, made from the model that reads it.
+"""service/job/job.schema.json: the JSON Schema of a job file, for editors, from the model that reads the file.
 
 It says what may stand where: names, types, words, what must not be missing. What two settings ask of each other, and
 what a table's columns ask of its primary key, the model alone knows, so that `rowkind check` has the last word.
@@ -11,7 +11,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Iterator, Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -25,8 +25,8 @@ from rowkind.service.physical.row_kind import PRESETS
 
 Schema = dict[str, Any]
 
-FILE = "job.schema.json"
-ADDRESS = f"https://raw.githubusercontent.com/rowkind/rowkind/main/service/job/{FILE}"
+PATH = Path(__file__).resolve().parents[1] / "service" / "job" / "job.schema.json"
+ADDRESS = f"https://raw.githubusercontent.com/rowkind/rowkind/main/service/job/{PATH.name}"
 
 _MODELS: tuple[type[BaseModel], ...] = (
     Job,
@@ -165,11 +165,6 @@ def job_schema() -> Schema:
         **made,
         "$defs": {**dict(sorted(sections.items())), **_OWN},
     }
-
-
-def published() -> str:
-    """The text of the schema that lies in the package."""
-    return (resources.files(__package__) / FILE).read_text(encoding="utf-8")
 
 
 def text() -> str:

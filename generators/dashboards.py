@@ -1,15 +1,12 @@
-"""The two dashboards for Grafana: one for who reads a job's results, one for who runs the service.
-
-`python -m rowkind.service.dev.dashboards` writes them anew, to deploy/grafana.
-"""
+"""deploy/grafana: one dashboard for readers of a job's results, one for operators of the service."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rowkind.service.dev.panels import Dashboard, Panel, gauge, growth, hour, of, quantile, rate, stat, text
+from generators.panels import Dashboard, Panel, gauge, growth, hour, of, quantile, rate, stat
 
-FOLDER = Path("deploy", "grafana")
+FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "grafana"
 
 RESULTS = Dashboard(
     "rowkind",
@@ -322,8 +319,3 @@ SERVICE = Dashboard(
 )
 
 DASHBOARDS = (RESULTS, SERVICE)
-
-
-if __name__ == "__main__":
-    for each in DASHBOARDS:
-        (FOLDER / f"{each.file}.json").write_text(text(each), "utf-8")
