@@ -6,9 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping
-from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Self
 
 from rowkind.avro.registry import FolderRegistry
 from rowkind.service.dev.registry_server import RegistryServer
@@ -50,8 +48,6 @@ class StrangeRegistry(RegistryServer):
             MISBEHAVIOURS[strange.misbehaves](self, strange._well)
 
         handler._route = route  # type: ignore[attr-defined]
-        # Clients that go away in the middle are what is wanted.
-        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
 
     def begin(self, misbehaviour: str) -> None:
         """Misbehave from now on."""
@@ -62,10 +58,6 @@ class StrangeRegistry(RegistryServer):
         """Behave again; whoever is kept waiting is let go."""
         self.misbehaves = ""
         self._well.set()
-
-    def __enter__(self) -> Self:
-        assert isinstance(self._server, ThreadingHTTPServer)
-        return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
         self.end()

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import uuid
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rowkind.avro.errors import AvroError, UnknownSchemaError
 from rowkind.avro.registry import FolderRegistry, identify
 from rowkind.avro.schema import Record
+from rowkind.service.machine.http_server import HttpServer
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA, _INVALID = 40401, 40402, 40403, 42201
@@ -29,29 +29,17 @@ class _Refusal(Exception):  # noqa: N818 -- it becomes an answer
         self.status, self.code = status, code
 
 
-class RegistryServer:
-    """Serves the folder on 127.0.0.1 until it is closed; port 0 takes any free one. Raises OSError for one in use."""
+class RegistryServer(HttpServer):
+    """Serves the folder on 127.0.0.1."""
 
     def __init__(self, registry: FolderRegistry, port: int) -> None:
         handler = type("RegistryHandler", (_RegistryHandler,), {"registry": registry, "protocol_version": "HTTP/1.1"})
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-        self._server.daemon_threads = True
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="registry", daemon=True)
+        super().__init__(handler, "127.0.0.1", port, "registry")
 
     @property
     def url(self) -> str:
         """The address for `registry.url`."""
         return f"http://127.0.0.1:{self.port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
 
 class _RegistryHandler(BaseHTTPRequestHandler):

@@ -8,18 +8,17 @@ from __future__ import annotations
 import base64
 import hmac
 import ssl
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Protocol, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Protocol
 
 from rowkind.service.job.model import Job
+from rowkind.service.machine.http_server import HttpServer
 from rowkind.service.query.errors import StartError
 
 PROBES = ("/healthz", "/readyz")
-_PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -74,42 +73,13 @@ class Guard:
         return hmac.compare_digest(f"Basic {wanted}".encode(), (authorization or "").encode())
 
 
-class StatusServer:
-    """Serves `pages` on a port of its own until it is closed. Port 0 takes any free one; `port` is the real one."""
+class StatusServer(HttpServer):
+    """Serves `pages` under the guard's rules."""
 
     def __init__(self, pages: Pages, host: str, port: int, guard: Guard) -> None:
         handler = type("Handler", (_Handler,), {"pages": pages, "guard": guard})
-        self._server = _Server((host, port), handler)
-        self._server.context = guard.context
+        super().__init__(handler, host, port, "status", guard.context)
         self.scheme = "http" if guard.certificate is None else "https"
-        self._server.daemon_threads = True
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="status", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    context: ssl.SSLContext | None
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Response, in a thread of its own; that of TLS too, so that who says nothing holds up nobody."""
-        request.settimeout(_PATIENCE_SECONDS)
-        if self.context is None:
-            super().finish_request(request, client_address)
-            return
-        with suppress(OSError), self.context.wrap_socket(request, server_side=True) as secured:
-            super().finish_request(secured, client_address)
-
-    def handle_error(self, *_: object) -> None:
-        """Whoever hangs up in the middle is not worth a line."""
 
 
 class _Handler(BaseHTTPRequestHandler):

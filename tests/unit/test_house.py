@@ -10,6 +10,39 @@ MOST_MATCHES = 30
 MOST_ARMS = 130
 MOST_ROOMS = 18
 MOST_ARROWS = 75
+FAMILIES = ("service.plan.passes.", "service.plan.translate.", "service.plan.explain.", "service.execute.kernels.")
+"""Folders with one module for each entry of a table."""
+CONCEPTS = frozenset(
+    [
+        "avro.arrow_types",
+        "avro.logical",
+        "operators.arrangement.nearest_scan",
+        "operators.time.stamp",
+        "service.checkpoint.job_digest",
+        "service.checkpoint.rescale",
+        "service.checkpoint.upgrade_preview",
+        "service.cli.dev",
+        "service.dev.serve",
+        "service.execute.job_functions",
+        "service.execute.kernels",
+        "service.execute.rows_in_sessions",
+        "service.execute.salting",
+        "service.job.size",
+        "service.kafka.ages",
+        "service.library.plan",
+        "service.monitoring.process_memory",
+        "service.multi.service",
+        "service.plan.doubts",
+        "service.plan.scalar.time_units",
+        "service.plan.scalar.zones",
+        "service.plan.sql.tuples",
+        "service.query.initial_counters",
+        "service.spark.stage_tasks",
+        "service.spark.warm",
+        "service.web.batch_chart",
+    ]
+)
+"""Small modules with one importer that are a concept of their own."""
 
 
 @cache
@@ -36,3 +69,9 @@ def test_no_module_is_loose_in_the_service() -> None:
     """Each module of the service is in a room."""
     rooms, _ = house().rooms("service", 1)
     assert all((house().root / room.replace(".", "/")).is_dir() for room in rooms)
+
+
+def test_a_small_module_is_a_concept() -> None:
+    """A module under 60 lines with one importer is part of it, unless it is one of a family or a concept by itself."""
+    small = {each for each in house().small_with_one_importer() if not each.startswith(FAMILIES)}
+    assert small == CONCEPTS

@@ -1,0 +1,58 @@
+"""A server of HTTP on a port of its own, for the status page and for the schema registry of `rowkind dev`."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+_PATIENCE_SECONDS = 30.0
+"""A client that sends nothing for so long loses its connection."""
+
+
+class HttpServer:
+    """Answers requests by `handler`, one thread per connection, until it is closed; with `context` it speaks TLS.
+
+    Port 0 takes any free one; `port` is the real one. Raises OSError for a port in use.
+    """
+
+    def __init__(
+        self,
+        handler: type[BaseHTTPRequestHandler],
+        host: str,
+        port: int,
+        name: str,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._server = _Server((host, port), handler)
+        self._server.context = context
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, name=name, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    context: ssl.SSLContext | None
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Handle each request in its own thread, TLS handshake included, so that an idle client cannot block others."""
+        request.settimeout(_PATIENCE_SECONDS)
+        if self.context is None:
+            super().finish_request(request, client_address)
+            return
+        with suppress(OSError), self.context.wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
+
+    def handle_error(self, *_: object) -> None:
+        """A client that disconnects early is not worth a log line."""
