@@ -24,7 +24,7 @@ from rowkind.avro.mismatch import misfit
 from rowkind.avro.rows import RowBuilder
 from rowkind.avro.schema import Field, Record
 from rowkind.avro.spans import Span, merge_adjacent, pool_spans
-from rowkind.avro.spelled import shown
+from rowkind.avro.text_values import shown
 from rowkind.avro.to_json import json_values
 from rowkind.avro.type import Type
 from rowkind.avro.walk import skip

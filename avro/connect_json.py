@@ -18,7 +18,7 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.connect_schema import is_time, struct_schema
 from rowkind.avro.schema import Record, Type
-from rowkind.avro.spelled import unit_of
+from rowkind.avro.text_values import unit_of
 from rowkind.avro.to_json import json_values, nested_values
 
 _EXACT = Context(prec=100)

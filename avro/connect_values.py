@@ -17,7 +17,7 @@ import pyarrow as pa
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.json_rows import pack
 from rowkind.avro.schema import Field, Record, Type
-from rowkind.avro.spelled import ValueProblem
+from rowkind.avro.text_values import ValueProblem
 from rowkind.avro.type import TypeKind
 
 _KINDS: Mapping[str, TypeKind] = {

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowkind.avro.buffers import Bools, Ints, as_binary, offsets_of, validity
+from rowkind.avro.connector_values import big_decimal, sent
 from rowkind.avro.cursor import Cursor, PaddedBytes
 from rowkind.avro.decode import BOUNDED_TIMES, decode, text
 from rowkind.avro.defaults import default_bytes
@@ -30,8 +31,7 @@ from rowkind.avro.encode import write
 from rowkind.avro.errors import ResolutionError
 from rowkind.avro.mismatch import MOST_DIGITS, refusal
 from rowkind.avro.rows import RowBuilder
-from rowkind.avro.sent import big_decimal, sent
-from rowkind.avro.spelled import ValueProblem, is_spelled, scaled, spelled_alike
+from rowkind.avro.text_values import ValueProblem, is_spelled, scaled, spelled_alike
 from rowkind.avro.ticks import Ticks, readable, ticks
 from rowkind.avro.type import Field, Type
 from rowkind.avro.walk import skip

@@ -1,6 +1,6 @@
 """Rows as JSON, both ways: how they are read from topics and files, and printed.
 
-What other systems send is read more widely than what people write (`avro.sent`).
+What other systems send is read more widely than what people write (`avro.connector_values`).
 
 numbers                 as numbers; decimals as text, "12.50"
 TIMESTAMP               ISO-8601, without a zone UTC, or a number of ms since the epoch; printed in UTC
@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.buffers import expand
+from rowkind.avro.connector_values import sent
 from rowkind.avro.defaults import nothing
 from rowkind.avro.mismatch import spelled_out
 from rowkind.avro.python_values import datetime64_text
 from rowkind.avro.schema import Field, Record, Type
-from rowkind.avro.sent import sent
-from rowkind.avro.spelled import ValueProblem, is_spelled, parsed, shown, spelled, spelled_alike
+from rowkind.avro.text_values import ValueProblem, is_spelled, parsed, shown, spelled, spelled_alike
 from rowkind.avro.ticks import TimeUnit
 from rowkind.avro.to_json import json_values
 

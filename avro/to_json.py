@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rowkind.avro.buffers import offsets_of, validity
 from rowkind.avro.schema import Type
-from rowkind.avro.spelled import is_local, unit_of
+from rowkind.avro.text_values import is_local, unit_of
 from rowkind.avro.time_text import date_text, moment_text, time_text
 
 

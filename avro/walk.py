@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rowkind.avro.buffers import Ints
 from rowkind.avro.cursor import DEEPEST, Cursor, Fault
-from rowkind.avro.single import Skipper, number, skipper
+from rowkind.avro.row_skip import Skipper, number, skipper
 from rowkind.avro.type import Type
 
 NamedTypes = Mapping[str, Type]

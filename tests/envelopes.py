@@ -14,9 +14,9 @@ from rowkind.avro.json_rows import decode
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.same_rows import SameRows
 from rowkind.service.job.load import load
+from rowkind.service.kafka.bad_updates import decoder_of
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.record import Records
-from rowkind.service.kafka.salvage import decoder_of
 from rowkind.service.physical.node import PhysicalScan
 from rowkind.service.plan.pipeline import plan, source_table
 from rowkind.service.query.memory import Fold, MemoryEngine

@@ -33,7 +33,7 @@ PIECES = {
 RELEASES = {
     "rowkind.service.plan.passes.delay_until_final.AT_ONCE": 1,
     "rowkind.operators.normalize.expiry._AT_ONCE": 1,
-    "rowkind.operators.aggregate.endings._AT_ONCE": 1,
+    "rowkind.operators.aggregate.timer_queue._AT_ONCE": 1,
     "rowkind.operators.match.recognize._AT_ONCE": 1,
 }
 """Rows that one batch releases or evicts; the others wait for the next batch."""

@@ -24,7 +24,7 @@ Flink, which passes over retractions of a group that it has forgotten: here they
 anew, are taken for those of new rows. Every change writes its group, and so does a refresh of one of its rows, where
 there is a group. Where somebody further down has a TTL, a group that is written and has the same result is emitted as a
 refresh. Groups that are closed by a watermark are forgotten likewise, by a time in their columns or, with arrangement
-"ends" (`operators.aggregate.endings`), in their result; nothing of theirs comes any more.
+"ends" (`operators.aggregate.timer_queue`), in their result; nothing of theirs comes any more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ import pyarrow as pa
 
 from rowkind.operators.aggregate.accumulators import Accumulator, AccumulatorColumn, AccumulatorPiece, Extremes
 from rowkind.operators.aggregate.arranged_values import ArrangedValues, TouchedValues
-from rowkind.operators.aggregate.endings import Endings, GroupNames
 from rowkind.operators.aggregate.function import GREATEST
 from rowkind.operators.aggregate.gathered import Gathered
 from rowkind.operators.aggregate.group_function import Custom, CustomPart, CustomPiece, Views
@@ -45,6 +44,7 @@ from rowkind.operators.aggregate.group_state import After, GroupState
 from rowkind.operators.aggregate.group_views import GroupViews
 from rowkind.operators.aggregate.partial import Lifted, lift
 from rowkind.operators.aggregate.spec import AggregateSpec
+from rowkind.operators.aggregate.timer_queue import GroupNames, TimerQueue
 from rowkind.operators.arrangement.arrangement import Arrangement, Finished
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.layout import ArrangementSpec
@@ -98,7 +98,7 @@ class Aggregate:
         written = after.emit(spec)
         entries, known, finished = after.entries(spec, now), len(after.gone), []
         if spec.ends is not None:
-            endings = Endings(stores["ends"], now)
+            endings = TimerQueue(stores["ends"], now)
             due = endings.due(groups.named(np.arange(groups.count)))
             endings.move(
                 (groups.named(after.gone), spec.ends(written.old)), (groups.named(after.come), spec.ends(written.new))

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from rowkind.operators.aggregate.accumulators import AccumulatorColumn, misfits
 from rowkind.operators.aggregate.arranged_values import GroupKeys
-from rowkind.operators.aggregate.endings import GroupNames
 from rowkind.operators.aggregate.partial import Lifted
 from rowkind.operators.aggregate.spec import AggregateSpec
+from rowkind.operators.aggregate.timer_queue import GroupNames
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.layout import places

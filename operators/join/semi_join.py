@@ -136,14 +136,14 @@ class SemiJoin:
         pairs = _no_pairs()
         if spec.condition is not None:
             pairs = Pairs.of(left_rows, right_rows, spec.condition, spec.near)
-        lonely = _Lonely.of(left_rows, right_rows, pairs, marked=marked)
+        unmatched = _Unmatched.of(left_rows, right_rows, pairs, marked=marked)
         again = None
         if spec.refreshes:
             again, matched = self._written(left_rows, right_rows, pairs, now)
-            lonely = lonely.without(matched)
+            unmatched = unmatched.without(matched)
         emit = self._answered if spec.kind in ("mark", "null-aware mark") else self._emit
-        rows = emit(left_rows, lonely, facts, again)
-        left.append(left_rows, lonely.after.astype(np.int8) if marked else None)
+        rows = emit(left_rows, unmatched, facts, again)
+        left.append(left_rows, unmatched.after.astype(np.int8) if marked else None)
         right.append(right_rows, None)
         written = (left, right) if facts is None else (left, right, facts)
         finished = Finished.total(*(each.arrangement.finish() for each in written))
@@ -175,9 +175,9 @@ class SemiJoin:
         of_key[-1] = False
         return written | of_key[left.keys], np.empty(0, np.int64)
 
-    def _emit(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Emitted:
+    def _emit(self, left: SideRows, unmatched: _Unmatched, facts: _Facts | None, again: Mask | None) -> Emitted:
         """The left rows that were not out before and are now, the other way round, and those out that are written."""
-        before, after = lonely.before, lonely.after
+        before, after = unmatched.before, unmatched.after
         if self.spec.kind == "semi":
             before, after = ~before, ~after
         if facts is not None:
@@ -191,12 +191,15 @@ class SemiJoin:
             refreshed = np.repeat(stays, left.weight[stays])
         return net_rows(left.payload, left.seq, step * left.weight, refreshed)
 
-    def _answered(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Emitted:
+    def _answered(self, left: SideRows, unmatched: _Unmatched, facts: _Facts | None, again: Mask | None) -> Emitted:
         """The left rows that come or go, those with another answer than before, and those that are written."""
-        before, after = (lonely.before == 0).astype(np.int8), (lonely.after == 0).astype(np.int8)
+        before, after = (unmatched.before == 0).astype(np.int8), (unmatched.after == 0).astype(np.int8)
         if facts is not None:
             has_key = left.keys >= 0
-            before, after = facts.before.answers(lonely.before, has_key), facts.after.answers(lonely.after, has_key)
+            before, after = (
+                facts.before.answers(unmatched.before, has_key),
+                facts.after.answers(unmatched.after, has_key),
+            )
         index = np.arange(len(left))
         other = (index >= left.changed) & (before != after)
         goes, comes = np.flatnonzero(left.is_removed(index) | other), np.flatnonzero((index < left.added) | other)
@@ -214,7 +217,7 @@ class SemiJoin:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lonely:
+class _Unmatched:
     """Which left rows had no match before the batch, and which have none now; of rows that stay also by their marks.
 
     What a row had before it was added or has after it was removed does not count. Where no match of a row that stays
@@ -225,7 +228,7 @@ class _Lonely:
     after: Mask
 
     @classmethod
-    def of(cls, left: SideRows, right: SideRows, pairs: Pairs, *, marked: bool) -> _Lonely:
+    def of(cls, left: SideRows, right: SideRows, pairs: Pairs, *, marked: bool) -> _Unmatched:
         """Compared with all right rows of the touched keys; `pairs` are needed only where there is a condition."""
         emission, padded = pads(left, right, pairs, marked=marked)
         after = padded.astype(np.bool_)
@@ -233,11 +236,11 @@ class _Lonely:
         before[emission.left] = emission.weight < 0
         return cls(before, after)
 
-    def without(self, matched: Indices) -> _Lonely:
+    def without(self, matched: Indices) -> _Unmatched:
         """The same, but for these rows, which have a match before and after."""
         before, after = self.before.copy(), self.after.copy()
         before[matched] = after[matched] = False
-        return _Lonely(before, after)
+        return _Unmatched(before, after)
 
 
 def _no_pairs() -> Pairs:
@@ -252,17 +255,17 @@ class _Truth:
     not_empty: bool
     has_null: bool
 
-    def passes(self, lonely: Mask, has_key: Mask) -> Mask:
+    def passes(self, unmatched: Mask, has_key: Mask) -> Mask:
         """For which left rows NOT IN is true."""
         if not self.not_empty:
-            return np.ones(len(lonely), np.bool_)
-        return lonely & has_key & (not self.has_null)
+            return np.ones(len(unmatched), np.bool_)
+        return unmatched & has_key & (not self.has_null)
 
-    def answers(self, lonely: Mask, has_key: Mask) -> Int8s:
+    def answers(self, unmatched: Mask, has_key: Mask) -> Int8s:
         """What IN is for each left row: 0 for FALSE, 1 for TRUE, 2 for NULL."""
-        found = (~lonely).astype(np.int8)
+        found = (~unmatched).astype(np.int8)
         if self.not_empty:
-            found[lonely & ~(has_key & (not self.has_null))] = 2
+            found[unmatched & ~(has_key & (not self.has_null))] = 2
         return found
 
 

@@ -28,8 +28,8 @@ import numpy as np
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s
 from rowkind.operators.errors import RowFailed
 from rowkind.operators.match.calls import Navigation
+from rowkind.operators.match.partial_match import CallResults, ConditionCalls, PartialMatch
 from rowkind.operators.match.pattern import Instruction, Program, Skip, first_variables
-from rowkind.operators.match.so_far import CallResults, ConditionCalls, MatchSoFar
 
 NEAR = 4
 """How many rows back a condition may look to be computed for all rows."""
@@ -133,7 +133,7 @@ class PatternSearch:
         self._spec, self._rows = spec, rows
         self._times: list[int] = times.tolist()
         self._passed = passed
-        self._so_far = MatchSoFar([calls or () for calls in spec.conditions], rows.values)
+        self._so_far = PartialMatch([calls or () for calls in spec.conditions], rows.values)
         self._looks_near = [all(isinstance(call, Navigation) for call in calls or ()) for calls in spec.conditions]
         self._near: dict[tuple[int, tuple[int, ...]], bytes] = {}
         self._known: dict[tuple[int, int, CallResults], int] = {}

@@ -14,7 +14,7 @@ import numpy as np
 
 from rowkind.operators.columns.changes import Indices, Int64s, Mask
 from rowkind.operators.over.framing import Frame
-from rowkind.operators.over.scale import Scale
+from rowkind.operators.over.order_distance import Scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from rowkind.operators.columns.exact_numbers import ExactNumbers
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
 from rowkind.operators.over.framing import OverFunction
-from rowkind.operators.over.given import Computed, Given, OverCall, replaced, totals_of
-from rowkind.operators.over.picks import LagPick, LastPick, NeighbourPick, NthPick
+from rowkind.operators.over.value_functions import LagPick, LastPick, NeighbourPick, NthPick
+from rowkind.operators.over.window_call import Computed, Given, OverCall, replaced, totals_of
 
 _Sum = tuple[Int64s, ExactNumbers, Int64s]
 """How many values, their exact sum, and of doubles how many are NaN and infinite."""

@@ -51,10 +51,10 @@ from rowkind.operators.columns.rowtime import RowTime
 from rowkind.operators.operator import Output
 from rowkind.operators.over.frames import Stretches
 from rowkind.operators.over.function import Summed, computed
-from rowkind.operators.over.given import CallArguments, Given, OverCall, Seeds
+from rowkind.operators.over.order_distance import LEAST, WHOLE, Scale
 from rowkind.operators.over.ordered_rows import OrderedRows
-from rowkind.operators.over.scale import LEAST, WHOLE, Scale
 from rowkind.operators.over.spans import Spans, SpansRead
+from rowkind.operators.over.window_call import CallArguments, Given, OverCall, Seeds
 
 _SPARE = 2
 _FAILED = 1

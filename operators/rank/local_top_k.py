@@ -28,7 +28,7 @@ WORTH = 0.5
 _MOST_PARTITIONS = 1 << (64 - BITS)
 
 
-def contenders(
+def local_top_k(
     ranking: Ranking, changes: Changes, identity: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None
 ) -> Changes:
     """Those changes that may make a difference to a bounded rank of strategy `append`; with an identity, `improving`.
@@ -64,7 +64,7 @@ def _newest(rows: Groups, seq: Int64s, come: Indices) -> Indices:
 
 def _may_reach(ranking: Ranking, changes: Changes, rows: Indices) -> Mask:
     """Which of these rows stand, among them, in front of or level with the last one of the range."""
-    assert ranking.last is not None, "only what is bounded has contenders"
+    assert ranking.last is not None, "only a bounded rank has a local top-k"
     of = group(changes.hash[rows], [changes.key.take(pa.array(rows))])
     partition = of.ids.astype(np.uint64) << np.uint64(BITS)
     place = partition | _place(ranking, changes, rows)

@@ -30,13 +30,13 @@ from rowkind.avro.resolve import resolve
 from rowkind.errors import RowkindError
 from rowkind.operators.changelog import RowKind
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, servers, transactional_settings
-from rowkind.service.kafka.committed import committed
+from rowkind.service.kafka.committed_records import committed
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError, translate
 from rowkind.service.kafka.headers import row_kinds
-from rowkind.service.kafka.outgoing import push
 from rowkind.service.kafka.record import Records
+from rowkind.service.kafka.record_builder import push
+from rowkind.service.kafka.sink_formats import AsAvro
 from rowkind.service.kafka.spec import SinkSpec, WriterSpec
-from rowkind.service.kafka.written import AsAvro
 from rowkind.service.physical.row_kind import spellings
 
 _TRANSACTION_MS = 900_000

@@ -24,7 +24,7 @@ from rowkind.service.kafka.errors import ChangelogError
 from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.topic_record import TopicRecord, topic_records
 from rowkind.service.kafka.topics import progress_name
-from rowkind.service.machine.meanwhile import meanwhile
+from rowkind.service.machine.periodic import meanwhile
 from rowkind.service.physical.graph import Graph
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.query.errors import LostProgressError, LostResultError

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from rowkind.service.cli.job_file import JOB, calls
-from rowkind.service.cli.telling import telling
+from rowkind.service.cli.progress_output import showing_progress
 
 
 @click.group(
@@ -34,7 +34,7 @@ def dev(context: click.Context, port: int, registry_port: int, data: Path) -> No
         from rowkind.service.dev.serve import serve  # noqa: PLC0415 -- loaded when it is needed
 
         # Kafka's jars are fetched the first time, which takes a while and is logged.
-        with telling("lines"):
+        with showing_progress("lines"):
             serve(port, registry_port, data)
 
 

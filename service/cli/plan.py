@@ -24,14 +24,14 @@ def check(job_file: Path) -> None:
 
     Of a script in Flink's SQL, a file *.sql, print the job file that it would be, as `rowkind import` does.
     """
-    from rowkind.service.plan.doubts import doubts  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.plan.lints import lints  # noqa: PLC0415 -- loaded when it is needed
 
     if job_file.suffix.lower() == ".sql":
         _import(job_file, None)
         return
     job = load_job(job_file)
     planned_queries(job)
-    found = list(doubts(job))
+    found = list(lints(job))
     for each in found:
         warn(each)
     sinks = f"{len(job.sinks)} {'sink' if len(job.sinks) == 1 else 'sinks'} planned"

@@ -34,7 +34,7 @@ def produce(job_file: Path, table: str, file: Any) -> None:
 
     A line is a row, which comes, or {"op": "-D", "row": {…}}, as `consume` prints it.
     """
-    from rowkind.service.client.outside import OutsideError  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.client.external_table import OutsideError  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.client.produce import Producer  # noqa: PLC0415 -- as above
 
     sent = 0
@@ -53,7 +53,7 @@ def produce(job_file: Path, table: str, file: Any) -> None:
 
 def _change(line: str) -> tuple[str, Any]:
     from rowkind.avro.json_rows import parse_line  # noqa: PLC0415 -- loaded when it is needed
-    from rowkind.service.client.outside import OutsideError  # noqa: PLC0415 -- as above
+    from rowkind.service.client.external_table import OutsideError  # noqa: PLC0415 -- as above
 
     try:
         found = parse_line(line.strip())
@@ -78,7 +78,7 @@ def consume(job_file: Path, name: str, *, follow: bool, fold: bool) -> None:
     if follow and fold:
         fail("--fold prints what there is now, so it cannot --follow", REFUSED)
     from rowkind.service.client.consume import TopicFold, read  # noqa: PLC0415 -- loaded when it is needed
-    from rowkind.service.client.outside import opened, readable_topic  # noqa: PLC0415 -- as above
+    from rowkind.service.client.external_table import opened, readable_topic  # noqa: PLC0415 -- as above
 
     job = opened(load_job(job_file))
     of = readable_topic(job, name)

@@ -13,7 +13,7 @@ import click
 
 from rowkind.errors import REFUSED
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
-from rowkind.service.cli.telling import LogForm, telling, usual
+from rowkind.service.cli.progress_output import LogForm, showing_progress, usual
 from rowkind.service.machine.signals import until_a_signal
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def run(
         _begin(job, master)
         from rowkind.service.run import process  # noqa: PLC0415 -- loaded when it is needed
 
-        with telling(form or usual()) as watch:
+        with showing_progress(form or usual()) as watch:
             how = process.RunOptions(
                 master,
                 host,
@@ -140,7 +140,7 @@ def _together(
 
     # What several jobs tell goes by in lines.
     form = "json" if form == "json" else "lines"
-    with telling(form):
+    with showing_progress(form):
         run_together(path, upgrades=upgrades, options=[*options, "--log", form], host=host, port=port)
 
 
@@ -165,7 +165,7 @@ def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None
         from rowkind.service.run import process  # noqa: PLC0415 -- loaded when it is needed
 
         plan = partial(planned_queries, job)
-        with telling(usual()) as watch:
+        with showing_progress(usual()) as watch:
             moves = process.RunOptions(master, "127.0.0.1", 0, "nothing", moves=True)
             process.run(job, plan, signals, moves, watch)
         if not signals.count:

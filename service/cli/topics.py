@@ -44,7 +44,7 @@ def topics_release(job_file: Path) -> None:
     """
     job = load_job(job_file)
     job.check_runnable()
-    from rowkind.service.kafka.claims import release  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.kafka.topic_claims import release  # noqa: PLC0415 -- loaded when it is needed
 
     released = list(release(job.brokers, {sink.topic for sink in job.sinks.values()}, job.name))
     for topic, holder in released:

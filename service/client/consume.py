@@ -18,14 +18,14 @@ from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Rows
-from rowkind.service.client.outside import JobFile, opened, readable_topic
+from rowkind.service.client.external_table import JobFile, opened, readable_topic
 from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
-from rowkind.service.kafka.growth import until_growth
+from rowkind.service.kafka.new_partitions import until_growth
 from rowkind.service.kafka.offsets import At, Range
 from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.keys import Key

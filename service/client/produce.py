@@ -12,18 +12,18 @@ from confluent_kafka import Producer as KafkaProducer
 from rowkind.avro.json_rows import check_row, encode
 from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
-from rowkind.avro.spelled import ValueProblem
+from rowkind.avro.text_values import ValueProblem
 from rowkind.operators.changelog import SYMBOLS, RowKind
-from rowkind.service.client.outside import JobFile, OutsideError, opened, writable_topic
+from rowkind.service.client.external_table import JobFile, OutsideError, opened, writable_topic
 from rowkind.service.job.columns import as_written
 from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka.clients import producer_settings, servers
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import translate
-from rowkind.service.kafka.outgoing import push
+from rowkind.service.kafka.record_builder import push
+from rowkind.service.kafka.sink_formats import AsAvro, AsJson, AsLong, AsPlainAvro, AsText, Forms, Written
 from rowkind.service.kafka.topics import register_schema
-from rowkind.service.kafka.written import AsAvro, AsJson, AsLong, AsPlainAvro, AsText, Forms, Written
 from rowkind.service.physical.row_kind import spellings
 from rowkind.service.physical.source_table import KeyFormatName, SourceTable, TopicFormat
 

@@ -23,7 +23,7 @@ from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Ro
 from rowkind.operators.columns.consolidation import net_weights
 from rowkind.operators.columns.hashing import hash64, mix, sketch64
 from rowkind.operators.errors import RowFailed
-from rowkind.operators.rank.local_top_k import contenders
+from rowkind.operators.rank.local_top_k import local_top_k
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expand import expanded, few_at_a_time
 from rowkind.service.execute.expressions import ExpressionError, evaluate, row_failed, truth
@@ -33,7 +33,7 @@ from rowkind.service.execute.salting import salted
 from rowkind.service.execute.updates import updates
 from rowkind.service.execute.values import Values, passes, read
 from rowkind.service.physical.aggregation import Aggregation
-from rowkind.service.physical.calc import Calc, Contest, OnError
+from rowkind.service.physical.calc import Calc, LocalTopK, OnError
 from rowkind.service.physical.expression import Expression
 from rowkind.service.physical.keys import Key, SubKeyPart
 
@@ -183,8 +183,8 @@ def _first_step(calc: Calc, of: Batch) -> Batch:
             except RowFailed:
                 # A function of the job's. The operator meets the row again, and says which it is.
                 return of
-        case Contest(ranking, identity) if len(changes):
-            changes = contenders(ranking, changes, Identity(calc.output, identity) if identity else None)
+        case LocalTopK(ranking, identity) if len(changes):
+            changes = local_top_k(ranking, changes, Identity(calc.output, identity) if identity else None)
     return Batch(changes, again)
 
 

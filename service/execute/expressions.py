@@ -20,9 +20,9 @@ import pyarrow as pa
 from rowkind.errors import RowkindError
 from rowkind.operators.columns.changes import Indices, Mask
 from rowkind.operators.errors import RowFailed
-from rowkind.service.execute.far_times import at_ends, far
 from rowkind.service.execute.job_functions import make_known, misfit
 from rowkind.service.execute.kernels import register
+from rowkind.service.execute.out_of_range_times import at_ends, far
 from rowkind.service.physical.expression import Expression
 from rowkind.service.python.errors import FunctionError
 

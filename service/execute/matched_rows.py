@@ -16,12 +16,12 @@ from rowkind.operators.columns.changes import Indices, Int8s
 from rowkind.operators.errors import RowFailed
 from rowkind.operators.match.calls import MatchNumber, Navigation
 from rowkind.operators.match.output import CallColumn
+from rowkind.operators.match.partial_match import CallResults
 from rowkind.operators.match.recognize import MatchSpec
 from rowkind.operators.match.search import FAILED, FALSE, TRUE, PatternSpec
-from rowkind.operators.match.so_far import CallResults
 from rowkind.service.execute.column_times import MicrosOf
 from rowkind.service.execute.expressions import ADVICE, ExpressionError, evaluate, failing, truth
-from rowkind.service.execute.fallible import fallible_calls
+from rowkind.service.execute.overflow_checks import fallible_calls
 from rowkind.service.execute.values import read
 from rowkind.service.physical.calc import OnError
 from rowkind.service.physical.matching import CalledColumn, Matching

@@ -20,8 +20,8 @@ from rowkind.operators.match.recognize import MatchRecognize
 from rowkind.operators.normalize.expiry import Expiry
 from rowkind.operators.normalize.normalize import Normalize
 from rowkind.operators.operator import Operator
+from rowkind.operators.over.order_distance import Scale
 from rowkind.operators.over.over import Over, OverSpec
-from rowkind.operators.over.scale import Scale
 from rowkind.operators.rank.rank import Rank, RankSpec
 from rowkind.operators.time.session import Session, SessionSpec
 from rowkind.operators.time.stamp import Stamp
@@ -29,11 +29,11 @@ from rowkind.operators.time.temporal_filter import TemporalFilter, TemporalFilte
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition, run
 from rowkind.service.execute.column_times import TimeOf, near_of, until
-from rowkind.service.execute.fallible import fallible_calls
 from rowkind.service.execute.lookups import as_of, by_arrival
 from rowkind.service.execute.matched_rows import match_spec
 from rowkind.service.execute.over import ColumnsOf, Measured, PackedResults, over_call
-from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
+from rowkind.service.execute.overflow_checks import fallible_calls
+from rowkind.service.execute.ranked_rows import Bound, Identity, Numbered, RowFilter
 from rowkind.service.execute.rows_in_sessions import Started, Times
 from rowkind.service.physical.node import PhysicalInput, PhysicalNode, PhysicalOperator, PhysicalScan, PhysicalUnion
 from rowkind.service.physical.operators import (
@@ -122,7 +122,7 @@ def _rank(node: PhysicalRank, refreshes: bool) -> Operator:
     if node.condition is not None:
         numbers, functions = node.condition.numbers, node.condition.functions
         holds = condition(node.condition.expression, row, numbers, node.condition.on_error)
-        admits = Admits(holds, numbers, functions)
+        admits = RowFilter(holds, numbers, functions)
     return Rank(
         RankSpec(
             ranking=node.ranking,

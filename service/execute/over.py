@@ -13,8 +13,8 @@ from rowkind.avro.schema import Record
 from rowkind.operators.aggregate.accumulators import AccumulatorCall
 from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.columns.grouping import to_mask
-from rowkind.operators.over.given import OverCall
-from rowkind.operators.over.scale import LARGEST, LEAST, codes
+from rowkind.operators.over.order_distance import LARGEST, LEAST, codes
+from rowkind.operators.over.window_call import OverCall
 from rowkind.service.execute.column_times import in_us
 from rowkind.service.physical.operators import OrderMeasure
 from rowkind.service.physical.over_call import WindowCall

@@ -29,7 +29,7 @@ class Numbered:
 
 
 @dataclass(frozen=True)
-class Admits:
+class RowFilter:
     """The condition on a row and its numbers, which are by these functions and come under the record `numbers`."""
 
     condition: Callable[[pa.BinaryArray, pa.BinaryArray], Mask]

@@ -27,10 +27,10 @@ from rowkind.operators.operator import Output
 from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.delete_times import DeleteTimes
 from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator, misfits
-from rowkind.service.execute.fallible import misfit
 from rowkind.service.execute.lateness import Lateness, may_be_late
 from rowkind.service.execute.members import Member, arrangement
 from rowkind.service.execute.operators import operator, sources, tables
+from rowkind.service.execute.overflow_checks import misfit
 from rowkind.service.execute.promises import Broken, broken
 from rowkind.service.execute.route import leave, shard_without_key
 from rowkind.service.execute.watermarks import Passing, Watermarks, passing

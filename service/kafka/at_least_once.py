@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from rowkind.service.kafka.clients import count_partitions, producer_settings, servers
 from rowkind.service.kafka.errors import translate
-from rowkind.service.kafka.outgoing import Outgoing, push, send
 from rowkind.service.kafka.progress import BatchPartition, Progress
+from rowkind.service.kafka.record_builder import RecordBuilder, push, send
 from rowkind.service.kafka.spec import WriterSpec
 
 
@@ -45,7 +45,7 @@ class _Deliveries:
 _kept: dict[tuple[str, str], _Deliveries] = {}
 
 
-def write(spec: WriterSpec, outgoing: Outgoing) -> None:
+def write(spec: WriterSpec, outgoing: RecordBuilder) -> None:
     """Write and wait until all is acknowledged. Raises a ChangelogError, after which the task is to be done again."""
     topics = outgoing.topics or [str(spec.dead_letter_topic)]
     with _delivering(spec, f"writing to {', '.join(topics)}") as deliveries:

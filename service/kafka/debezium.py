@@ -18,7 +18,7 @@ import numpy as np
 from rowkind.avro.buffers import validity
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Indices, Int8s, Mask
-from rowkind.service.kafka.faults import Faults
+from rowkind.service.kafka.bad_records import Faults
 from rowkind.service.kafka.value_format import Envelopes
 from rowkind.service.physical.source_table import SourceTable
 

@@ -29,14 +29,14 @@ from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.metrics import sample
 from rowkind.service.execute.promises import Broken, OnBroken
+from rowkind.service.kafka.bad_records import Faults
 from rowkind.service.kafka.dead_letter import EXPRESSION, DeadLetter
 from rowkind.service.kafka.debezium import turns
 from rowkind.service.kafka.errors import UndecodableRowError
-from rowkind.service.kafka.faults import Faults
 from rowkind.service.kafka.formats import format_of, key_format_of
 from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.record import Records
-from rowkind.service.kafka.unavailable import refusal, unavailable
+from rowkind.service.kafka.unavailable_values import refusal, unavailable
 from rowkind.service.kafka.value_format import Envelopes, Raw, scatter
 from rowkind.service.physical.node import PhysicalScan
 

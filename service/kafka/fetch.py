@@ -27,7 +27,7 @@ from rowkind.service.kafka.errors import (
     translate,
 )
 from rowkind.service.kafka.offsets import Range
-from rowkind.service.kafka.positions import Positions
+from rowkind.service.kafka.read_positions import Positions
 from rowkind.service.kafka.record import Made, Records
 
 _POLL_SECONDS = 0.05

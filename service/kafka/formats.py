@@ -22,7 +22,7 @@ from rowkind.avro.errors import RegistryError, RegistryUnreachableError, SchemaE
 from rowkind.avro.registry import Registry
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Indices
-from rowkind.service.kafka.faults import Faults
+from rowkind.service.kafka.bad_records import Faults
 from rowkind.service.kafka.json_format import Json
 from rowkind.service.kafka.key_format import LongKey, TextKey
 from rowkind.service.kafka.value_format import KEY_REMEDY, Envelopes, KeyFormat, Raw, ValueFormat, resolved, scatter

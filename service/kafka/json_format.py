@@ -20,9 +20,9 @@ from rowkind.avro.connect_values import is_complete, is_wrapped, payloads, recor
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.json_rows import NullProblem, pack, parser
 from rowkind.avro.schema import Record
-from rowkind.avro.spelled import ValueProblem
+from rowkind.avro.text_values import ValueProblem
 from rowkind.operators.columns.changes import Indices, binary
-from rowkind.service.kafka.faults import Faults
+from rowkind.service.kafka.bad_records import Faults
 from rowkind.service.kafka.value_format import KEY_REMEDY, Envelopes, Raw, ValueFormat, resolved, scatter
 from rowkind.service.physical.source_table import SourceTable
 

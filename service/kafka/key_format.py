@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from rowkind.avro.json_rows import pack
 from rowkind.avro.schema import Record, Type
-from rowkind.avro.spelled import ValueProblem
+from rowkind.avro.text_values import ValueProblem
 from rowkind.operators.columns.changes import binary
-from rowkind.service.kafka.faults import Faults
+from rowkind.service.kafka.bad_records import Faults
 from rowkind.service.kafka.value_format import KeyFormat, Raw, scatter
 
 _LONG = struct.Struct(">q")

@@ -21,7 +21,7 @@ from rowkind.service.kafka.errors import (
     TruncatedTopicError,
     truncated,
 )
-from rowkind.service.kafka.growth import until_growth
+from rowkind.service.kafka.new_partitions import until_growth
 from rowkind.service.kafka.offsets import At, Offset, Range, admit, divide
 from rowkind.service.kafka.spec import SourceSpec
 from rowkind.service.physical.source_table import Start

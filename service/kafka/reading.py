@@ -21,15 +21,15 @@ from rowkind.service.execute.metrics import add, sample
 from rowkind.service.execute.route import Part, pieces, scanned, spread
 from rowkind.service.execute.watermarks import marks_of
 from rowkind.service.kafka.ages import ages
+from rowkind.service.kafka.bad_updates import decoder_of
 from rowkind.service.kafka.dead_letter import EXPRESSION
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.errors import RestartedTopicError, TruncatedTopicError, truncated
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.record import Records
-from rowkind.service.kafka.salvage import decoder_of
+from rowkind.service.kafka.registry_outage import writing
 from rowkind.service.kafka.spec import SourceSpec, from_option
-from rowkind.service.kafka.unanswered import writing
 from rowkind.service.physical.graph import GraphScan
 from rowkind.service.physical.node import PhysicalScan
 

@@ -15,7 +15,7 @@ from typing import Self
 from rowkind.avro.registry import Registry
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.execute.promises import OnBroken
-from rowkind.service.kafka.written import Written
+from rowkind.service.kafka.sink_formats import Written
 from rowkind.service.physical.graph import GraphScan
 from rowkind.service.physical.row_kind import RowKindHeader
 from rowkind.service.physical.source_table import Start
@@ -129,7 +129,7 @@ class WriterSpec:
     - `progress_topic`: this query's own, with a partition for every task of a batch.
     - `written`: all tasks have written the batches before this number. A replay of them only restores state.
     - `tasks`: in how many partitions its state lies.
-    - `claims`: the result topics, which no other job may write (`service.kafka.claims`).
+    - `claims`: the result topics, which no other job may write (`service.kafka.topic_claims`).
     """
 
     job: str

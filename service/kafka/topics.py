@@ -25,7 +25,7 @@ from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, heard, reach, servers
 from rowkind.service.kafka.cluster import Cluster, result
 from rowkind.service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
-from rowkind.service.kafka.written import AsAvro, Forms
+from rowkind.service.kafka.sink_formats import AsAvro, Forms
 
 PROGRESS = ".progress"
 """How the name of every progress topic ends."""

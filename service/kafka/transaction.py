@@ -24,8 +24,8 @@ from rowkind.service.kafka.errors import (
     UnknownOutcomeError,
     translate,
 )
-from rowkind.service.kafka.outgoing import Outgoing, push, send
 from rowkind.service.kafka.progress import BatchPartition, Progress
+from rowkind.service.kafka.record_builder import RecordBuilder, push, send
 from rowkind.service.kafka.spec import WriterSpec
 
 Outcome = Literal["committed", "skipped"]
@@ -58,7 +58,7 @@ class TransactionalWriter:
                 f"one instance of a job at a time."
             )
 
-    def write(self, batch_partition: BatchPartition, outgoing: Outgoing) -> Outcome:
+    def write(self, batch_partition: BatchPartition, outgoing: RecordBuilder) -> Outcome:
         """Commit `outgoing` with its progress, unless it is there already.
 
         Raises KafkaException, after which this writer must not be used again.
@@ -98,7 +98,7 @@ class TransactionalWriter:
 _writers: dict[tuple[str, str], TransactionalWriter] = {}
 
 
-def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: Outgoing) -> tuple[Outcome, int]:
+def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: RecordBuilder) -> tuple[Outcome, int]:
     """Write `outgoing` exactly once, whatever became of earlier attempts; also how many retries that took.
 
     Producers are kept by the process. Raises TransactionError if several trials failed, other ChangelogErrors at once.

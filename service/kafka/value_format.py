@@ -15,7 +15,7 @@ from rowkind.avro.resolve import resolve
 from rowkind.avro.schema import Record
 from rowkind.avro.ticks import with_units
 from rowkind.operators.columns.changes import Indices, binary, concat_binary
-from rowkind.service.kafka.faults import Faults
+from rowkind.service.kafka.bad_records import Faults
 from rowkind.service.physical.source_table import SourceTable
 
 

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar, get_args
 
 from rowkind.avro.errors import RegistryUnreachableError
 from rowkind.avro.registry import listeners
-from rowkind.service.machine.meanwhile import meanwhile
+from rowkind.service.machine.periodic import meanwhile
 from rowkind.service.machine.signals import AskedToStop
 
 Sought = TypeVar("Sought")

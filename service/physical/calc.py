@@ -38,7 +38,7 @@ def is_internal(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Contest:
+class LocalTopK:
     """What a rank keeps of its input: of all rows, those that may be in the `ranking`'s range.
 
     `identity` are the columns of the unique key under which rows only get better, empty where rows only come.
@@ -78,7 +78,7 @@ class Calc:
     upsert: bool = field(default=False, metadata=NO_FACT)
     delete_time: str | None = field(default=None, metadata={**COLUMN, **NO_FACT})
     nets: bool = field(default=False, metadata=NO_FACT)
-    partial: Aggregation | Contest | None = field(default=None, metadata=NO_FACT)
+    partial: Aggregation | LocalTopK | None = field(default=None, metadata=NO_FACT)
     refreshes: bool = field(default=False, metadata=ASIDE)
     on_error: OnError = field(default="fail", metadata=NO_FACT)
     expands: tuple[Expand, ...] = field(default=(), metadata=fact("expands"))

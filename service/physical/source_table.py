@@ -79,7 +79,7 @@ class SourceTable:
     - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
       its -U, and that the changes of one key come in their order.
     - `unavailable`: the text that stands for a value which Debezium does not know, None for none.
-    - `on_bad_update`: what becomes of the row of a key when its update is a dead letter (`service.kafka.salvage`).
+    - `on_bad_update`: what becomes of the row of a key when its update is a dead letter (`service.kafka.bad_updates`).
     - `truncates`: a truncation retracts all its rows. It needs a primary key.
     """
 
@@ -111,14 +111,14 @@ class SourceTable:
         return bool(self.primary_key) and self.mode != "append"
 
     @property
-    def strays(self) -> bool:
+    def may_retract_unsent(self) -> bool:
         """Whether a row may be taken back that was never sent."""
         return self.mode == "retract" and not self.exact
 
     @property
     def ordered(self) -> bool:
         """Whether it matters in which order the changes of a batch arrived."""
-        return self.replaces or self.strays
+        return self.replaces or self.may_retract_unsent
 
     @property
     def key(self) -> Record:

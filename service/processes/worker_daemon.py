@@ -45,10 +45,10 @@ def main() -> None:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])  # noqa: S606 -- Spark's own
     gc.collect()
     gc.freeze()
-    writer_process = import_module("rowkind.service.kafka.writer_process")
+    producer_process = import_module("rowkind.service.kafka.producer_process")
     # Should it be refused its socket, the first task that writes says so.
-    with suppress(writer_process.WriterLostError):
-        writer_process.fork_on_demand()
+    with suppress(producer_process.WriterLostError):
+        producer_process.fork_on_demand()
     daemon: Any = import_module("pyspark.daemon")
     daemon.worker = _ending_quietly(daemon.worker)
     daemon.manager()

@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.spec import OPTION, SourceSpec, from_option
-from rowkind.service.spark.collector import freeze_what_stays, give_back
 from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
+from rowkind.service.spark.worker_memory import freeze_long_lived_objects, release_freed_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +101,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from rowkind.service.kafka.reading import worker_reading  # noqa: PLC0415 -- see the module's docstring
 
         assert isinstance(partition, ReadTask), "partitions are this reader's own"
-        freeze_what_stays("read")
+        freeze_long_lived_objects("read")
         reading = worker_reading(self._option)
         blocks = reading.blocks(
             partition.ranges,
@@ -112,7 +112,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         for label, level, block in blocks:
             yield edge_rows([(label, level, block.to_bytes())], partition.now)
-        give_back()
+        release_freed_memory()
 
     @cached_property
     def _spec(self) -> SourceSpec:

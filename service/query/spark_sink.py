@@ -15,12 +15,12 @@ from pyspark import TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 
+from rowkind.service.kafka.producer_process import write_there
 from rowkind.service.kafka.progress import BatchPartition
+from rowkind.service.kafka.sink import Counted, write
 from rowkind.service.kafka.spec import WriterSpec
-from rowkind.service.kafka.writer_process import write_there
-from rowkind.service.kafka.writing import Counted, write
-from rowkind.service.spark.collector import freeze_what_stays, give_back
 from rowkind.service.spark.edge import EDGE_SCHEMA
+from rowkind.service.spark.worker_memory import freeze_long_lived_objects, release_freed_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ class TaskWriter:
         return blocks.mapInArrow(self._all, EDGE_SCHEMA)
 
     def _all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        freeze_what_stays("write")
+        freeze_long_lived_objects("write")
         blocks: list[pa.Buffer] = []
         now = 0
         for batch in batches:
@@ -84,7 +84,7 @@ class TaskWriter:
         if blocks:
             self(blocks, now)
             blocks.clear()
-            give_back()
+            release_freed_memory()
         yield from ()
 
 

@@ -23,9 +23,9 @@ from rowkind.service.execute.members import Member
 from rowkind.service.execute.route import shard_without_key
 from rowkind.service.execute.stage import members
 from rowkind.service.job.model import Job
+from rowkind.service.kafka.sink_formats import Forms
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
 from rowkind.service.kafka.topics import filling_name, progress_name
-from rowkind.service.kafka.written import Forms
 from rowkind.service.physical.graph import Graph, always_runs
 from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.query.operator_letters import LateLetters, LeftOutLetters, UnmatchedLetters, sides, tells_late

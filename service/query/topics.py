@@ -10,8 +10,8 @@ from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka import topics
+from rowkind.service.kafka.sink_formats import AsConnectJson, AsJson, Forms
 from rowkind.service.kafka.topics import Topic
-from rowkind.service.kafka.written import AsConnectJson, AsJson, Forms
 from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import PlannedQuery

@@ -18,7 +18,7 @@ import pyarrow as pa
 from rowkind.avro.json_rows import check_row, decode, encode, encode_keys, parse_line
 from rowkind.avro.same_rows import SameRows
 from rowkind.avro.schema import Record
-from rowkind.avro.spelled import ValueProblem
+from rowkind.avro.text_values import ValueProblem
 from rowkind.errors import REFUSED, RowkindError
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber

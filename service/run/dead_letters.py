@@ -27,11 +27,11 @@ from rowkind.avro.registry import Registry
 from rowkind.avro.time_text import PER_SECOND, moment_text
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, servers, transactional_settings
-from rowkind.service.kafka.committed import committed, record_at
+from rowkind.service.kafka.committed_records import committed, record_at
 from rowkind.service.kafka.dead_letter import PREFIX, READING
 from rowkind.service.kafka.errors import translate
-from rowkind.service.kafka.outgoing import push
 from rowkind.service.kafka.record import OneRecord
+from rowkind.service.kafka.record_builder import push
 from rowkind.service.query.errors import LetterError
 
 _REPLAYED = "rowkind.replayed"

@@ -28,12 +28,12 @@ from rowkind.service.checkpoint.savepoint import whole
 from rowkind.service.checkpoint.upgrade import TWICE, contents, doubled, sinks_of, upgrade
 from rowkind.service.checkpoint.written_topics import TopicWatch, WrittenTopics
 from rowkind.service.job.model import Job
-from rowkind.service.kafka import claims
+from rowkind.service.kafka import topic_claims
 from rowkind.service.kafka.clients import servers
 from rowkind.service.kafka.progress import Progress, next_run
+from rowkind.service.kafka.sink_formats import Forms
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.topics import group_name, progress_name, with_records
-from rowkind.service.kafka.written import Forms
 from rowkind.service.machine.signals import AskedToStop
 from rowkind.service.monitoring.lag import LagWatch
 from rowkind.service.monitoring.monitor import Monitor
@@ -58,7 +58,7 @@ from rowkind.service.query.spark_sink import Reports
 from rowkind.service.query.streaming import Deployment, register, source, writer
 from rowkind.service.query.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.query.topics import register as register_schemas
-from rowkind.service.run.running import Running
+from rowkind.service.run.running_query import Running
 from rowkind.service.run.supervisor import Supervisor, patience
 from rowkind.service.spark.session import is_local
 
@@ -93,7 +93,7 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
         connection = connect(job)
         sinks = [sink for query in fresh.values() for sink in query.sinks]
         with monitor.waiting.on("kafka", f"Kafka at {servers(connection.kafka)}"):
-            claims.check(connection.kafka, [sink.topic for sink in sinks], job.name)
+            topic_claims.check(connection.kafka, [sink.topic for sink in sinks], job.name)
             _topics(job, fresh, connection)
         forms = answered(
             lambda: {sink.name: register_schemas(sink, connection) for sink in sinks}, signals, patience(job)
@@ -301,7 +301,7 @@ class _Queries:
         topics = WrittenTopics.of(job, name, whole, kafka, checkpoint, requested=requested)
         self.life.watch.add(topics)
         at = self._brought_up(name, whole, checkpoint)
-        claims.claim(writer(whole, replace(at, filling="")))
+        topic_claims.claim(writer(whole, replace(at, filling="")))
         position = checkpoint.position()
         sqls = {sink: settings.sql for sink, settings in self.life.job.sinks.items()}
         at_start = None if position is None else position.at

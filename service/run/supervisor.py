@@ -18,7 +18,7 @@ from rowkind.service.checkpoint.written_topics import WrittenTopics
 from rowkind.service.execute.promises import Broken, told
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.errors import MissingTopicError, RestartedTopicError, UnfitTopicError
-from rowkind.service.kafka.unanswered import silence
+from rowkind.service.kafka.registry_outage import registry_outage
 from rowkind.service.machine.signals import AskedToStop
 from rowkind.service.monitoring.dead_letter_ratio import Share, Shares
 from rowkind.service.monitoring.failure import awaited, damage, failed, passing
@@ -39,7 +39,7 @@ from rowkind.service.query.errors import (
     TopicGoneError,
 )
 from rowkind.service.query.streaming import due_file, registry_file
-from rowkind.service.run.running import Awaited, Running
+from rowkind.service.run.running_query import Awaited, Running
 from rowkind.service.spark.errors import SparkLostError
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class Supervisor:
     def _hear(self, running: Sequence[Running]) -> None:
         """Take in what the tasks of a batch say of the registry, which may be long before the batch fails of it."""
         for each in running:
-            if (silent := silence(registry_file(each.at))) is not None:
+            if (silent := registry_outage(registry_file(each.at))) is not None:
                 what = f"the registry at {silent.address}"
                 self.monitor.waiting.begin("registry", what, seconds=silent.seconds, why=silent.why)
                 return

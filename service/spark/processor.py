@@ -32,10 +32,10 @@ from rowkind.service.execute.route import Part, deliver, pieces
 from rowkind.service.execute.stage import MemberOutput, ShardBatch, run
 from rowkind.service.execute.watermarks import Watermarks
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
-from rowkind.service.spark.collector import freeze_what_stays, give_back
 from rowkind.service.spark.edge import EDGE_SCHEMA
 from rowkind.service.spark.errors import UnmatchedRetractionError
 from rowkind.service.spark.store import SparkState, open_map
+from rowkind.service.spark.worker_memory import freeze_long_lived_objects, release_freed_memory
 
 
 def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
@@ -97,7 +97,7 @@ class OperatorProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the map of the stage; Spark calls this at the start of every task."""
-        freeze_what_stays("operator")
+        freeze_long_lived_objects("operator")
         self._map = open_map(handle)
 
     def handleInputRows(  # noqa: N802 -- Spark's name
@@ -133,7 +133,7 @@ class OperatorProcessor(StatefulProcessor):
         if self._write is not None and self._blocks:
             self._write(self._blocks, self._now)
             self._blocks.clear()
-        give_back()
+        release_freed_memory()
 
     def apply(self, shard: int, blocks: list[Block], now: int) -> Iterator[tuple[int, int, Block]]:
         """The blocks that one batch of a shard gives, each with the shard and the level that it goes to.

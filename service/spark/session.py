@@ -31,9 +31,9 @@ from rowkind.errors import RowkindError
 from rowkind.service.machine.budget import Budget
 from rowkind.service.python.code import Code
 from rowkind.service.spark import kubernetes, s3
+from rowkind.service.spark.console_filter import quiet_stderr
 from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
 from rowkind.service.spark.jvm import ended, forget, gateway, java, launch, python
-from rowkind.service.spark.quiet import quiet_stderr
 from rowkind.service.spark.warm import warm_up
 
 _STATE_STORE = "spark.sql.streaming.stateStore"

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
-from rowkind.service.machine.meanwhile import meanwhile
+from rowkind.service.machine.periodic import meanwhile
 
 _EVERY_SECONDS = 0.5
 

@@ -27,8 +27,8 @@ from rowkind.operators.join.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpe
 from rowkind.operators.normalize.normalize import Normalize
 from rowkind.operators.operator import Operator
 from rowkind.operators.over.framing import Frame
-from rowkind.operators.over.given import OverCall
 from rowkind.operators.over.over import Over, OverSpec
+from rowkind.operators.over.window_call import OverCall
 from rowkind.operators.rank.rank import Rank, RankSpec
 from rowkind.operators.rank.ranking import Ranking, Ties
 

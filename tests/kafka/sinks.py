@@ -22,8 +22,8 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.progress import BatchPartition
+from rowkind.service.kafka.sink import Counted, write
 from rowkind.service.kafka.spec import SinkSpec, WriterSpec
-from rowkind.service.kafka.writing import Counted, write
 from tests.kafka.tables import ORDER_KEY, ORDERS, Row, packed, settings, unpacked
 
 Change = tuple[str, Row]

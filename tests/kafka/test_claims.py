@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rowkind.service.kafka import claims, progress
+from rowkind.service.kafka import progress, topic_claims
 from rowkind.service.kafka.errors import ClaimedTopicsError
-from rowkind.service.kafka.outgoing import Outgoing
 from rowkind.service.kafka.progress import BatchPartition
+from rowkind.service.kafka.record_builder import RecordBuilder
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.transaction import write_once
 from tests.kafka.sinks import MakeSink
@@ -30,16 +30,16 @@ def holder(make_sink: MakeSink, job: str) -> WriterSpec:
 def test_a_claim_is_left_before_anything_is_written_and_kept_by_every_batch(make_sink: MakeSink) -> None:
     """Others see it, the job itself does not mind it, and a query without the sink gives the topic up."""
     spec = holder(make_sink, "holder")
-    claims.check(spec.kafka, spec.claims, "other")
-    claims.claim(spec)
+    topic_claims.check(spec.kafka, spec.claims, "other")
+    topic_claims.claim(spec)
     with pytest.raises(ClaimedTopicsError, match="job holder writes there already"):
-        claims.check(spec.kafka, spec.claims, "other")
-    claims.check(spec.kafka, spec.claims, "holder")
-    claims.check(spec.kafka, ["another-topic"], "other")
-    write_once(spec, BatchPartition("checkpoint", 0, 0), Outgoing((), (), {}))
-    assert claims.claims(spec.kafka, spec.claims, "other")
-    claims.claim(spec.without_claims())
-    claims.check(spec.kafka, spec.claims, "other")
+        topic_claims.check(spec.kafka, spec.claims, "other")
+    topic_claims.check(spec.kafka, spec.claims, "holder")
+    topic_claims.check(spec.kafka, ["another-topic"], "other")
+    write_once(spec, BatchPartition("checkpoint", 0, 0), RecordBuilder((), (), {}))
+    assert topic_claims.claims(spec.kafka, spec.claims, "other")
+    topic_claims.claim(spec.without_claims())
+    topic_claims.check(spec.kafka, spec.claims, "other")
 
 
 def test_of_two_jobs_that_start_at_once_one_goes_on(make_sink: MakeSink) -> None:
@@ -47,26 +47,26 @@ def test_of_two_jobs_that_start_at_once_one_goes_on(make_sink: MakeSink) -> None
     first = holder(make_sink, "a-job")
     second = replace(holder(make_sink, "b-job"), claims=first.claims)
     # Both have looked, and neither has signed.
-    claims.claim(first)
+    topic_claims.claim(first)
     with pytest.raises(ClaimedTopicsError, match="job a-job"):
-        claims.claim(second)
-    claims.check(first.kafka, first.claims, "a-job")
+        topic_claims.claim(second)
+    topic_claims.check(first.kafka, first.claims, "a-job")
 
 
 def test_topics_are_taken_from_a_job(make_sink: MakeSink) -> None:
     """All but those that are asked for stay with the job, and a run of it that is alive is fenced by a later one."""
     spec = holder(make_sink, "holder")
     spec = replace(spec, claims=(*spec.claims, "kept-topic"))
-    claims.claim(spec)
+    topic_claims.claim(spec)
     taken = spec.claims[:1]
-    assert list(claims.release(spec.kafka, taken, "other")) == [(taken[0], "holder")]
-    claims.check(spec.kafka, taken, "other")
+    assert list(topic_claims.release(spec.kafka, taken, "other")) == [(taken[0], "holder")]
+    topic_claims.check(spec.kafka, taken, "other")
     with pytest.raises(ClaimedTopicsError, match="kept-topic"):
-        claims.check(spec.kafka, ["kept-topic"], "other")
+        topic_claims.check(spec.kafka, ["kept-topic"], "other")
     last = progress.read(spec.kafka, spec.progress_topic, 0)
     assert last is not None
     assert last.run > spec.run
-    assert list(claims.release(spec.kafka, taken, "other")) == []
+    assert list(topic_claims.release(spec.kafka, taken, "other")) == []
 
 
 def test_topics_of_other_programs_are_no_claims(
@@ -81,4 +81,4 @@ def test_topics_of_other_programs_are_no_claims(
         until(lambda topic=topic: topic in admin.list_topics(timeout=10).topics, topic)
         producer.produce(topic, value, b"k")
     assert producer.flush(30) == 0
-    claims.check(spec.kafka, [each.topic for each in spec.sinks.values()], "other")
+    topic_claims.check(spec.kafka, [each.topic for each in spec.sinks.values()], "other")

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from rowkind.client import Producer, changes, table
 from rowkind.service.cli import main
-from rowkind.service.client.outside import OutsideError
+from rowkind.service.client.external_table import OutsideError
 from rowkind.service.dev.broker import Broker
 from tests.examples.jobs import EXAMPLES
 

@@ -17,8 +17,8 @@ from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import binary
 from rowkind.service.checkpoint.difference import write_difference
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
+from rowkind.service.kafka.sink_formats import AsAvro
 from rowkind.service.kafka.spec import WriterSpec
-from rowkind.service.kafka.written import AsAvro
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
 from tests.kafka.tables import ORDERS, order, packed
 

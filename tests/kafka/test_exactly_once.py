@@ -28,8 +28,8 @@ from rowkind.service.execute.members import address
 from rowkind.service.kafka import progress, transaction
 from rowkind.service.kafka.errors import ContradictionError, FencedError, TransactionError, UnfitTopicError, fences
 from rowkind.service.kafka.offsets import Offset
-from rowkind.service.kafka.outgoing import Outgoing, prepare, send
 from rowkind.service.kafka.progress import BatchPartition
+from rowkind.service.kafka.record_builder import RecordBuilder, prepare, send
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.transaction import TransactionalWriter, write_once
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
@@ -43,7 +43,7 @@ HUGE = random.Random(0).randbytes(1_000_000).hex()
 """What compression makes no smaller than the megabyte that a topic takes."""
 
 
-def some(sink: Sink, *numbers: int) -> Outgoing:
+def some(sink: Sink, *numbers: int) -> RecordBuilder:
     """A batch of insertions into the first sink."""
     once, _ = prepare(sink.spec, Batch(changes(*(("+I", order(number)) for number in numbers))))
     return once
@@ -168,7 +168,7 @@ def test_a_commit_whose_outcome_is_unknown_is_settled_by_the_progress_topic(
     write = TransactionalWriter.write
     trials = []
 
-    def lost_answer(writer: TransactionalWriter, batch_partition: BatchPartition, outgoing: Outgoing) -> Any:
+    def lost_answer(writer: TransactionalWriter, batch_partition: BatchPartition, outgoing: RecordBuilder) -> Any:
         trials.append(batch_partition)
         if len(trials) == 1:
             if took_place:
@@ -212,7 +212,7 @@ import pickle, sys, time
 from pathlib import Path
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.operators.columns.batch import Batch
-from rowkind.service.kafka.outgoing import prepare, send
+from rowkind.service.kafka.record_builder import prepare, send
 from rowkind.service.kafka.transaction import TransactionalWriter
 from tests.kafka.sinks import changes
 from tests.kafka.tables import order
@@ -281,7 +281,7 @@ def test_two_runs_of_one_job_end_in_an_error_and_not_in_doubled_rows(make_sink: 
     assert found
 
 
-def write_all(spec: WriterSpec, batches: Sequence[Outgoing]) -> None:
+def write_all(spec: WriterSpec, batches: Sequence[RecordBuilder]) -> None:
     """Batch after batch, by a new producer each, until one of them is fenced."""
     with suppress(KafkaException):
         for number, batch in enumerate(batches):

@@ -22,7 +22,7 @@ from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
 from rowkind.service.kafka.progress import recorded
-from rowkind.service.kafka.writing import Counted
+from rowkind.service.kafka.sink import Counted
 from rowkind.service.physical.row_kind import PRESETS, RowKindHeader
 from tests.kafka.murmur2 import murmur2, partition
 from tests.kafka.sinks import MakeSink, Sink, changes, committed, symbols

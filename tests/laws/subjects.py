@@ -15,8 +15,8 @@ from rowkind.operators.join.input import Side
 from rowkind.operators.join.join import Join, JoinKind, JoinSpec
 from rowkind.operators.operator import Operator
 from rowkind.operators.over.framing import Frame
-from rowkind.operators.over.given import OverCall
 from rowkind.operators.over.over import Over
+from rowkind.operators.over.window_call import OverCall
 from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
 from rowkind.operators.rank.ranking import RankFunction, Ranking
 from rowkind.operators.temporal_join.asof import AsofJoin
@@ -31,8 +31,8 @@ from tests.oracle.overs import call as over
 from tests.oracle.overs import spec as overs
 from tests.oracle.ranked import (
     CONDITIONS,
-    Admits,
     RankInput,
+    RowFilter,
     changelog,
     deduplication,
     identity,
@@ -156,7 +156,7 @@ def _rank(function: RankFunction, strategy: Strategy, *, with_number: bool) -> R
     return RankSubject(f"{function} {'with its number ' * with_number}of {strategy}", Rank(spec), (of,), spec)
 
 
-def _unbounded(admits: Admits | None, *, settled: int | None, functions: tuple[RankFunction, ...]) -> RankSubject:
+def _unbounded(admits: RowFilter | None, *, settled: int | None, functions: tuple[RankFunction, ...]) -> RankSubject:
     bound = partition_bound if admits is not None and admits.sql == "n <= k" else None
     spec = RankSpec(
         Ranking(functions[0], 1, None),
@@ -195,7 +195,7 @@ RANKS: tuple[Subject, ...] = tuple(
 UNBOUNDED_RANKS: tuple[Subject, ...] = (
     _unbounded(None, settled=2, functions=("row_number", "rank")),
     _unbounded(None, settled=None, functions=("rank", "dense_rank")),
-    *(_unbounded(Admits("rank", *each), settled=None, functions=("rank",)) for each in CONDITIONS[:-1]),
+    *(_unbounded(RowFilter("rank", *each), settled=None, functions=("rank",)) for each in CONDITIONS[:-1]),
 )
 
 DEDUPLICATIONS: tuple[Subject, ...] = tuple(

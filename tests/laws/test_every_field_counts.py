@@ -29,7 +29,7 @@ from rowkind.service.physical.tree import inputs, walk
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.pipeline import logical
-from rowkind.service.plan.traits.likeness import likeness
+from rowkind.service.plan.traits.canonical_form import canonical_form
 from rowkind.service.plan.tree import walk as walk_logical
 from rowkind.service.python.function import PythonFunction
 from tests.plan.cases import cases, planned
@@ -134,7 +134,7 @@ def test_a_field_that_is_new_counts() -> None:
     here, wide = replaced(sink, "input", join), replaced(sink, "input", wider(join, 1))
     assert differences(fingerprint(here), fingerprint(wide)) == [f"{join.node}.more: absent -> 1"]
     like = next(node for node in walk_logical(logical(job, "result").root) if isinstance(node, LogicalJoin))
-    assert likeness(wider(like, 1)).text != likeness(wider(like, 2)).text
+    assert canonical_form(wider(like, 1)).text != canonical_form(wider(like, 2)).text
 
 
 def wider(node: Any, more: int) -> Any:

@@ -20,7 +20,7 @@ from rowkind.service.plan.passes.merge_equivalent_operators import merge_equival
 from rowkind.service.plan.phases import PASSES
 from rowkind.service.plan.pipeline import logical
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.traits.likeness import likeness
+from rowkind.service.plan.traits.canonical_form import canonical_form
 from rowkind.service.plan.tree import walk
 from tests.plan.cases import cases, planned
 
@@ -77,7 +77,7 @@ def others(field: Field[Any], below: Any, found: list[Any]) -> list[Any]:
 def text(operator: LogicalNode) -> str:
     """What an operator is like; why it is like nothing if it cannot be."""
     try:
-        return likeness(operator).text
+        return canonical_form(operator).text
     except (KeyError, AssertionError) as error:
         return repr(error)
 
@@ -95,7 +95,7 @@ def test_each_field_that_changes_makes_another_operator() -> None:
                     own.append(below)
     tried: dict[tuple[str, str], int] = defaultdict(int)
     for operator in operators:
-        like = likeness(operator).text
+        like = canonical_form(operator).text
         for value, change in parts(operator, lambda new: new):
             for each in fields(value):
                 field = type(value).__name__, each.name

@@ -15,8 +15,8 @@ from rowkind.operators.columns import number_bytes
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, binary
 from rowkind.operators.over.framing import Frame, OverFunction
-from rowkind.operators.over.given import OverCall
 from rowkind.operators.over.over import OverSpec
+from rowkind.operators.over.window_call import OverCall
 from tests import changelogs
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Input

@@ -73,7 +73,7 @@ def numbered(payloads: pa.BinaryArray, numbers: Sequence[Int64s]) -> pa.BinaryAr
 
 
 @dataclass(frozen=True)
-class Admits:
+class RowFilter:
     """A condition on a row and its number by a function, as the operator asks it; `sql` says it of `v` and `n`."""
 
     function: RankFunction
@@ -246,7 +246,7 @@ class NaiveRank:
             own = ranks[spec.ranking.function][id(one)]
             last = math.inf if spec.ranking.last is None else spec.ranking.last
             admits = spec.admits
-            assert admits is None or isinstance(admits, Admits)
+            assert admits is None or isinstance(admits, RowFilter)
             holds = admits is None or admits.holds(one.row, int(ranks[admits.function][id(one)]))
             if spec.ranking.first <= own <= last and holds:
                 shown = spec.emitted[0] if spec.emitted else spec.ranking.function

@@ -18,6 +18,7 @@ import pyarrow as pa
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s, binary
 from rowkind.operators.match.calls import Classifier, MatchAggregate, MatchCall, MatchNumber, Navigation
 from rowkind.operators.match.output import CallColumn
+from rowkind.operators.match.partial_match import CallResults, ConditionCalls
 from rowkind.operators.match.pattern import (
     Pattern,
     PatternChoice,
@@ -31,7 +32,6 @@ from rowkind.operators.match.pattern import (
 )
 from rowkind.operators.match.recognize import MatchSpec
 from rowkind.operators.match.search import PatternSpec
-from rowkind.operators.match.so_far import CallResults, ConditionCalls
 from tests.changelogs import Row, pack, unpack
 
 UNIT = 500

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rowkind.operators.aggregate import endings
+from rowkind.operators.aggregate import timer_queue
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.service.plan.passes import delay_until_final
 from tests.oracle.cuts import Change, as_lines, as_rows, drawn
@@ -125,7 +125,7 @@ def test_sessions_that_end_at_once_are_let_go_of_batch_by_batch(
     tmp_path: Path, mode: str, emit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few with each batch, until nothing is kept of them; the result is right all along, with restarts."""
-    monkeypatch.setattr(endings, "_AT_ONCE", FEW)
+    monkeypatch.setattr(timer_queue, "_AT_ONCE", FEW)
     monkeypatch.setattr(delay_until_final, "AT_ONCE", FEW)
     for dice in drawn(f"{mode} {emit}", seeds()):
         query = running(tmp_path, mode, SESSIONS["flink"], f"mode: retract, emit: {emit}", "delay: 1h")

@@ -15,8 +15,8 @@ import pytest
 
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.over.framing import Frame
-from rowkind.operators.over.given import OverCall
 from rowkind.operators.over.over import Over
+from rowkind.operators.over.window_call import OverCall
 from tests import changelogs
 from tests.changelogs import Change, Row
 from tests.oracle.inputs import Batches, random_batches

@@ -22,8 +22,7 @@ from rowkind.operators.arrangement import compaction, prefix_scan
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
-from rowkind.operators.rank import local_top_k as contenders
-from rowkind.operators.rank import rank
+from rowkind.operators.rank import local_top_k, rank
 from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
 from rowkind.operators.rank.ranking import RankFunction, Ranking
 from tests import changelogs
@@ -31,8 +30,8 @@ from tests.oracle.inputs import Batches
 from tests.oracle.naive_join import NaiveSide
 from tests.oracle.ranked import (
     CONDITIONS,
-    Admits,
     RankInput,
+    RowFilter,
     changelog,
     deduplication,
     identity,
@@ -61,7 +60,7 @@ NUMBERS: tuple[RankFunction, ...] = ("row_number", "rank", "dense_rank")
 
 @dataclass(frozen=True)
 class Case:
-    """What is computed of which input, and how SQL says it; of several `tasks` each sends its contenders alone."""
+    """What is computed of which input, and how SQL says it; of several `tasks` each sends its local top-k alone."""
 
     operator: Operator
     of: RankInput
@@ -74,7 +73,7 @@ class Case:
             return batch
         changes = batch.changes
         parts = [changes.filter(changes.seq % self.tasks == task) for task in range(self.tasks)]
-        sent = [contenders.contenders(self.rank.ranking, part, self.rank.identity) for part in parts]
+        sent = [local_top_k.local_top_k(self.rank.ranking, part, self.rank.identity) for part in parts]
         return replace(batch, changes=Changes.concat(sent))
 
     @property
@@ -142,7 +141,7 @@ def test_conditions_and_further_numbers_are_what_sql_says_after_every_batch(
         bounded = strategy != "retract" or generator.random() < 0.4
         sql, holds = generator.choice(CONDITIONS)
         asked = generator.choice(NUMBERS)
-        admits = generator.choice([None, Admits(asked, sql, holds)])
+        admits = generator.choice([None, RowFilter(asked, sql, holds)])
         settles = not bounded and (admits is None or sql == CONDITIONS[-1][0]) and generator.random() < 0.7
         spec = RankSpec(
             Ranking(function, first, last if bounded else None),
@@ -200,11 +199,11 @@ def _run(
     cases: Iterable[int],
     new: Callable[[random.Random], Case],
 ) -> None:
-    whole = compaction.MOST_IN_VAIN, contenders.WORTH, prefix_scan.MANY
+    whole = compaction.MOST_IN_VAIN, local_top_k.WORTH, prefix_scan.MANY
     for trial in trials(name, cases, monkeypatch):
         generator, case = trial.generator, new(trial.generator)
         monkeypatch.setattr(compaction, "MOST_IN_VAIN", generator.choice([0, whole[0]]))
-        monkeypatch.setattr(contenders, "WORTH", generator.choice([whole[1], float("inf")]))
+        monkeypatch.setattr(local_top_k, "WORTH", generator.choice([whole[1], float("inf")]))
         monkeypatch.setattr(rank, "MARGIN", generator.choice([0, 1]))
         monkeypatch.setattr(prefix_scan, "MANY", generator.choice([0, 1, whole[2]]))
         batches = changelog(case.rank, case.of, trial.seed, 8, 14)

@@ -17,7 +17,7 @@ from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
 from rowkind.operators.rank.ranking import RankFunction, Ranking, Ties
 from tests.oracle.inputs import Batches, with_refreshes
 from tests.oracle.naive_join import NaiveSide
-from tests.oracle.ranked import CONDITIONS, Admits, NaiveRank, RankInput, changelog, identity, numbered
+from tests.oracle.ranked import CONDITIONS, NaiveRank, RankInput, RowFilter, changelog, identity, numbered
 from tests.oracle.trials import Work, changes_differ, finding, timed, trials
 from tests.seeds import seeds
 
@@ -43,7 +43,7 @@ def test_what_each_batch_emits_is_what_the_definition_says(strategy: Strategy, m
         bounded = strategy != "retract" or generator.random() < 0.6
         sql, holds = generator.choice(CONDITIONS)
         asked = generator.choice(FUNCTIONS)
-        admits = generator.choice([None, None, Admits(asked, sql, holds)])
+        admits = generator.choice([None, None, RowFilter(asked, sql, holds)])
         settles = not bounded and (admits is None or sql == CONDITIONS[-1][0])
         with_number = generator.random() < 0.5 and (bounded or settles)
         spec = RankSpec(

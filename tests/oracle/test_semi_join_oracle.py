@@ -129,21 +129,21 @@ def _difference_to_pads(case: Case, batches: Batches) -> str | None:
     naive = NaiveJoin("left", left, right, LESS.holds if case.conditional else (lambda _left, _right: True))
     project = case.inputs[0].table.project
 
-    def row(one: Stored, *, lonely: bool) -> Row | None:
+    def row(one: Stored, *, unmatched: bool) -> Row | None:
         if case.kind == "mark":
-            return (*project(one.row), int(not lonely))
-        return project(one.row) if lonely == (case.kind == "anti") else None
+            return (*project(one.row), int(not unmatched))
+        return project(one.row) if unmatched == (case.kind == "anti") else None
 
     def process(batch: list[Change], now: int) -> list[Row | None]:
         naive.process(batch, now)
-        return [row(one, lonely=lonely) for one, lonely in naive.late_left]
+        return [row(one, unmatched=unmatched) for one, unmatched in naive.late_left]
 
     def written(one: Stored, now: int) -> bool:
         matches = (other for other in right.stored if case.kind != "anti" and naive.match(one, other))
         return any(each.written_at == now for each in (one, *matches))
 
     return _difference_to_left_rows(
-        case, batches, left, process, out=lambda one: row(one, lonely=one.padded), written=written
+        case, batches, left, process, out=lambda one: row(one, unmatched=one.padded), written=written
     )
 
 

@@ -133,7 +133,7 @@ def with_strays(generator: random.Random, *, nulls: bool) -> tuple[list[Change],
     live: dict[str, Counter[Row]] = {"a": Counter(), "b": Counter()}
     changes: list[Change] = [("a", "+I", (0, 0, 0))]
     live["a"][0, 0, 0] += 1
-    strays = [False]
+    unsent = [False]
     for _ in range(generator.randrange(4, 40)):
         table, width = generator.choice([("a", 3), ("b", 2)])
         row: Row = tuple(None if nulls and generator.random() < 0.1 else generator.randrange(3) for _ in range(width))
@@ -148,8 +148,8 @@ def with_strays(generator: random.Random, *, nulls: bool) -> tuple[list[Change],
         if not stray:
             live[table][row] += 1 if comes else -1
         changes.append((table, generator.choice(["+I"] if comes else ["-D", "-U"]), row))
-        strays.append(stray)
-    return changes, strays
+        unsent.append(stray)
+    return changes, unsent
 
 
 @pytest.mark.parametrize("sql", [*EVERY_STRAY_ARRIVES, *SOME_ARE_DROPPED])
@@ -160,12 +160,12 @@ def test_a_stray_takes_nothing_back(sql: str, tmp_path: Path) -> None:
         print(f"seed '{seed}'")
         generator = random.Random(seed)
         counts = sql in EVERY_STRAY_ARRIVES
-        changes, strays = with_strays(generator, nulls=not counts)
+        changes, unsent = with_strays(generator, nulls=not counts)
         engine = Engine(sql, tmp_path)
         live: dict[str, Counter[Row]] = {"a": Counter(), "b": Counter()}
         done = found = 0
         for now, batch in enumerate(batches(generator, changes)):
-            for (table, symbol, row), stray in zip(batch, strays[done:], strict=False):
+            for (table, symbol, row), stray in zip(batch, unsent[done:], strict=False):
                 if not stray:
                     live[table][row] += 1 if symbol == "+I" else -1
                 elif table in engine.tables:

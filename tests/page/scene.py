@@ -15,7 +15,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.kafka.errors import AppendOnlyError
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.kafka.writing import Counted
+from rowkind.service.kafka.sink import Counted
 from rowkind.service.monitoring.incidents import incident
 from rowkind.service.monitoring.monitor import Monitor
 from rowkind.service.plan.explain.describe import describe

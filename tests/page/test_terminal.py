@@ -22,8 +22,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from rowkind.service.cli import main
+from rowkind.service.cli.progress_output import LogForm, showing_progress, usual
 from rowkind.service.cli.screen import screen
-from rowkind.service.cli.telling import LogForm, telling, usual
 from rowkind.service.monitoring.monitor import Monitor
 from rowkind.service.multi.pages import SeveralPages
 from rowkind.service.web.http import Guard, StatusServer
@@ -71,9 +71,9 @@ def test_the_view_lists_what_feeds_an_operator_above_it() -> None:
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_every_batch_is_a_line(monitor: Monitor, form: LogForm, capfd: pytest.CaptureFixture[str]) -> None:
     """Once each, with what it read and wrote, between what else is logged."""
-    with telling(form) as watch, watch(monitor.status):
+    with showing_progress(form) as watch, watch(monitor.status):
         logging.getLogger("rowkind").info("finishing the batch")
-    with telling(form) as watch, watch(scene.lively(scene.job(), batches=2).status):
+    with showing_progress(form) as watch, watch(scene.lively(scene.job(), batches=2).status):
         pass
     lines = capfd.readouterr().err.splitlines()
     if form == "json":
@@ -98,7 +98,7 @@ def test_on_a_terminal_the_view_stays_below_what_is_logged(monitor: Monitor, mon
     monkeypatch.setenv("LINES", "40")
     os.dup2(terminal, 2)
     try:
-        with telling("view") as watch, watch(monitor.status):
+        with showing_progress("view") as watch, watch(monitor.status):
             logging.getLogger("rowkind").info("topic [orders] made")
     finally:
         os.dup2(own, 2)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rowkind.service.kafka import writer_process
+from rowkind.service.kafka import producer_process
 
 ROOT = Path(__file__).parents[2]
 KNOWN = {
     "service/kafka/spec.py": "a source's settings, in an option that our own driver gives to Spark",
-    "service/kafka/writer_process.py": "between a worker and its writer, over a socket that only their user finds",
+    "service/kafka/producer_process.py": "between a worker and its writer, over a socket that only their user finds",
 }
 
 
@@ -27,5 +27,5 @@ def test_nothing_else_is_unpickled() -> None:
 
 def test_a_writer_listens_where_only_its_user_may_enter() -> None:
     """Nobody else of the machine can send it anything."""
-    folder = Path(writer_process._address("localhost:9092", "job-main-0", "1")).parent
+    folder = Path(producer_process._address("localhost:9092", "job-main-0", "1")).parent
     assert folder.stat().st_mode & 0o077 == 0

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rowkind.service.run.running import progress_since
+from rowkind.service.run.running_query import progress_since
 from tests.run.process import until
 
 pytestmark = pytest.mark.spark

@@ -36,11 +36,12 @@ NO_SIZES = {
         operators.rank.rank._LARGEST_MARK operators.rank.rank._ALL operators.columns.rowtime.BEGINNING
         operators.columns.rowtime.END operators.time.temporal_filter._EARLIEST operators.time.temporal_filter._LATEST
         avro.decode._DAY_MS avro.decode._MOST_MS avro.connect_values._UNKNOWN_PRECISION avro.mismatch.MOST_DIGITS
-        avro.sent._LEAST_MILLIS avro.sent._MOST_MILLIS avro.spelled._MOST_SCALE avro.logical._MOST_DIGITS
-        avro.spelled._FIRST_DAY service.execute.kernels.texts._SHORT service.execute.kernels.texts._WHOLE
+        avro.connector_values._LEAST_MILLIS avro.connector_values._MOST_MILLIS avro.text_values._MOST_SCALE
+        avro.logical._MOST_DIGITS
+        avro.text_values._FIRST_DAY service.execute.kernels.texts._SHORT service.execute.kernels.texts._WHOLE
         avro.time_text._DAY avro.time_text._REPEAT_DAYS avro.time_text._REPEAT_YEARS avro.timestamp_text.FIRST_DATE
         avro.timestamp_text.FIRST_MOMENT avro.timestamp_text.LAST_DATE avro.timestamp_text.LAST_MOMENT
-        service.execute.delete_times._YEAR_1_US service.execute.far_times._APART_US
+        service.execute.delete_times._YEAR_1_US service.execute.out_of_range_times._APART_US
     """,
     "limits beyond which a batch, a schema or a record is refused": """
         operators.arrangement.netting.LARGEST avro.cursor.DEEPEST avro.schema._DEEPEST avro.schema._LONGEST

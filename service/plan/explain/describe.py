@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rowkind.operators.field_roles import roles as field_roles
 from rowkind.service.physical.aggregation import Aggregation
-from rowkind.service.physical.calc import ROW_DIGEST, Calc, Contest
+from rowkind.service.physical.calc import ROW_DIGEST, Calc, LocalTopK
 from rowkind.service.physical.computes import computes
 from rowkind.service.physical.expression import Expand
 from rowkind.service.physical.graph import GraphOperator, graph, is_shuffled
@@ -161,7 +161,7 @@ def _first(calc: Calc) -> FirstStep | None:
     match calc.partial:
         case Aggregation():
             return "added up"
-        case Contest():
+        case LocalTopK():
             return "ranked"
         case None:
             return None

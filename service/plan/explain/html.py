@@ -13,8 +13,8 @@ from string import Template
 from urllib.parse import quote
 
 from rowkind.service.plan.explain.description import Description, Fact, QueryDescription, Step, StepState
+from rowkind.service.plan.explain.display_names import display_text
 from rowkind.service.plan.explain.records import TIED
-from rowkind.service.plan.explain.spoken import in_words
 from rowkind.service.plan.explain.values import Advice
 
 _WORDS = {
@@ -192,7 +192,7 @@ def _way(step: Step) -> str:
         return ""
     if step.kind == "union":
         return '<div class="way unmoved">each input by itself</div>'
-    key = in_words(", ".join(way.by))
+    key = display_text(", ".join(way.by))
     words = {
         "shuffled": (f"shuffled by <code>{escape(key)}</code>" if key else "shuffled into one shard")
         + (f" and {way.salted}" if way.salted else ""),

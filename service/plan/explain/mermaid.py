@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step
-from rowkind.service.plan.explain.spoken import in_words
+from rowkind.service.plan.explain.display_names import display_text
 
 _STYLES = (
     "classDef state fill:#dbeafe,stroke:#2563eb,color:#172554",
@@ -105,7 +105,7 @@ def _edge(below: Step, step: Step) -> str:
         case "unmoved":
             where = "not shuffled"
         case "shuffled":
-            where = f"by {in_words(', '.join(way.by))}" if way.by else "into one shard"
+            where = f"by {display_text(', '.join(way.by))}" if way.by else "into one shard"
             where += f" and {way.salted}" if way.salted else ""
     return f"{role}{way.mode}, {f'{way.first_step}, ' if way.first_step else ''}{where}"
 

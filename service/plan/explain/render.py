@@ -12,10 +12,10 @@ from typing import Literal
 from rowkind.service.job.model import Job
 from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.plan.explain.describe import describe
+from rowkind.service.plan.explain.display_names import with_display_names
 from rowkind.service.plan.explain.html import page
 from rowkind.service.plan.explain.json_document import document
 from rowkind.service.plan.explain.mermaid import flowchart
-from rowkind.service.plan.explain.spoken import spoken
 from rowkind.service.plan.explain.text import text
 
 Format = Literal["text", "json", "mermaid", "html"]
@@ -23,13 +23,13 @@ Format = Literal["text", "json", "mermaid", "html"]
 
 def explain(sinks: Sequence[PhysicalSink], name: str = "main") -> str:
     """The plans of a query as trees, with advice below each."""
-    return text([spoken(describe(name, sinks))])
+    return text([with_display_names(describe(name, sinks))])
 
 
 def render(job: Job, queries: Mapping[str, Sequence[PhysicalSink]], form: Format) -> str:
     """The plans of the queries of a job, in one document."""
     sqls = {name: sink.sql for name, sink in job.sinks.items()}
-    descriptions = [spoken(describe(name, sinks, sqls)) for name, sinks in queries.items()]
+    descriptions = [with_display_names(describe(name, sinks, sqls)) for name, sinks in queries.items()]
     match form:
         case "text":
             return text(descriptions)

@@ -70,7 +70,7 @@ def _unary(recorded: _Recorded, node: LogicalUnary) -> LogicalUnary:
 
 def _side(recorded: _Recorded, side: LogicalInput, *, arrival: bool = False) -> LogicalInput:
     scan = bare_scan(side.input)
-    if scan is None or scan.source.primary_key or not (scan.source.strays or arrival):
+    if scan is None or scan.source.primary_key or not (scan.source.may_retract_unsent or arrival):
         return side
     carried = _carried(side.input, set(side.carried))
     apart = _apart(recorded, scan.source, {name for name in scan.source.declared.names if scan.name(name) in carried})

@@ -38,7 +38,7 @@ from rowkind.service.plan.scalar.time_windows import (
     micros,
 )
 from rowkind.service.plan.scalar.types import TIMESTAMP
-from rowkind.service.plan.traits.meanings import meaning
+from rowkind.service.plan.traits.column_meanings import meaning
 from rowkind.service.plan.tree import bottom_up
 from rowkind.service.python.function import PythonFunction
 

@@ -27,8 +27,8 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime, micros
 from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.traits.derived_times import PROCESSING, TimeColumn
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.plan.traits.followed import PROCESSING, TimeColumn
 from rowkind.service.plan.traits.partitioning import partitioning
 from rowkind.service.plan.tree import bottom_up, walk, with_inputs
 

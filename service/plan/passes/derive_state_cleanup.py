@@ -31,8 +31,8 @@ from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.logical.per_row import LogicalOver, LogicalSession
 from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.query import Query
+from rowkind.service.plan.traits.derived_times import EventTime, is_processing_time
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.plan.traits.followed import EventTime, is_processing_time
 from rowkind.service.plan.traits.sessions import session_of
 from rowkind.service.plan.traits.time_bounds import Stay, stays_of, time_bounds
 from rowkind.service.plan.tree import Rules, rewritten, walk

@@ -29,8 +29,8 @@ from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.traits.canonical_form import call_meant, canonical_form, meant
 from rowkind.service.plan.traits.changelog_modes import bare_scan
-from rowkind.service.plan.traits.likeness import call_meant, likeness, meant
 from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.plan.tree import inputs, sides, with_inputs
 
@@ -43,7 +43,7 @@ _Call = tuple[str, LogicalCall]
 
 @dataclass(frozen=True)
 class _United:
-    """What operators of one likeness have among them, by what it means: the columns of each side, and the calls."""
+    """The columns of each side and the calls of operators with one canonical form, by their meaning."""
 
     sides: tuple[Mapping[str, _Column], ...]
     calls: Mapping[str, _Call]
@@ -86,7 +86,7 @@ def merge_equivalent_operators(query: Query) -> Query:
     def change(node: LogicalNode) -> LogicalNode:
         if isinstance(node, LogicalProject) and node.stands:
             return node
-        own = united.get(likeness(node).text) if isinstance(node, _Operator) else None
+        own = united.get(canonical_form(node).text) if isinstance(node, _Operator) else None
         below = with_inputs(node, change)
         return below if own is None else _widened(below, own, f"#{numbers[id(node)]}")
 
@@ -98,7 +98,7 @@ def _alike(root: LogicalNode) -> Mapping[str, Sequence[_Operator]]:
     found: dict[str, dict[int, _Operator]] = defaultdict(dict)
     for node in _open(root):
         if isinstance(node, _Operator):
-            found[likeness(node).text][id(node)] = node
+            found[canonical_form(node).text][id(node)] = node
     return {text: list(nodes.values()) for text, nodes in found.items()}
 
 
@@ -133,12 +133,12 @@ def _first(columns: Sequence[Mapping[str, _Column]]) -> Mapping[str, _Column]:
 
 
 def _carried(side: LogicalInput) -> Mapping[str, _Column]:
-    columns = likeness(side.input).columns
+    columns = canonical_form(side.input).columns
     return {meant(columns[name]): (name, columns[name]) for name in side.carried}
 
 
 def _calls(node: LogicalAggregate) -> Mapping[str, _Call]:
-    columns = likeness(node.input.input).columns
+    columns = canonical_form(node.input.input).columns
     texts = {name: meant(columns[name]) for name in node.input.carried}
     return {call_meant(call, texts): (name, _over(call, texts)) for name, call in node.calls.items()}
 
@@ -168,7 +168,7 @@ def _pays(nodes: Sequence[_Operator], both: _United) -> bool:
 def _tells_rows_apart(side: LogicalInput) -> bool:
     """Whether all rows of an input are different: by their place in its state, a key that it carries, or digests."""
     scan = bare_scan(side.input)
-    digested = scan is not None and not scan.source.primary_key and scan.source.strays
+    digested = scan is not None and not scan.source.primary_key and scan.source.may_retract_unsent
     keyed = side.layout != "multiset" or any(key.issubset(side.carried) for key in unique_keys(side.input))
     return digested or keyed
 
@@ -187,7 +187,7 @@ def _reaches(node: LogicalNode, meaning: exp.Expr, united: Mapping[str, _United]
         return _reaches(node.input, meaning, united)
     if isinstance(node, LogicalProject) and not node.stands:
         return all(_reaches(node.input, resolved(name), united) for name in reads(meaning))
-    own = likeness(node)
+    own = canonical_form(node)
     return isinstance(node, LogicalScan) or own.text in united or meant(meaning) in map(meant, own.columns.values())
 
 
@@ -216,7 +216,7 @@ def _side(side: LogicalInput, wanted: Mapping[str, _Column], suffix: str) -> Log
 
 def _with(node: LogicalNode, name: str, meaning: exp.Expr) -> tuple[LogicalNode, str]:
     """The node with a column of this meaning, under this name where it has none yet, and what it is called."""
-    known = {meant(each): own for own, each in likeness(node).columns.items()}
+    known = {meant(each): own for own, each in canonical_form(node).columns.items()}
     match node:
         case LogicalScan() if meant(meaning) == ARRIVAL:
             return replace(node, numbered=True), node.name(ARRIVAL)

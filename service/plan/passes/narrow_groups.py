@@ -19,7 +19,7 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
-from rowkind.service.plan.traits.meanings import meaning
+from rowkind.service.plan.traits.column_meanings import meaning
 from rowkind.service.plan.tree import bottom_up
 
 

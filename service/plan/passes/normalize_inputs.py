@@ -161,7 +161,7 @@ def leaves_out_old_rows(node: LogicalNode) -> bool:
 def _unchecked(node: LogicalNode) -> bool:
     """Whether rows may be taken back that are not there."""
     scan = bare_scan(node)
-    return scan is not None and scan.source.strays and not is_empty(node)
+    return scan is not None and scan.source.may_retract_unsent and not is_empty(node)
 
 
 def _needed_by_sink(query: Query, root: LogicalNode) -> str:

@@ -40,9 +40,9 @@ from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.traits.admitted_numbers import EVERY, Ranges, admitted, intersection, row_bound, told_apart
 from rowkind.service.plan.traits.fixed_columns import fixed_columns
 from rowkind.service.plan.traits.partition_sizes import has_few_rows
+from rowkind.service.plan.traits.row_number_bounds import EVERY, Ranges, admitted, intersection, row_bound, told_apart
 from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.plan.tree import walk, with_inputs
 

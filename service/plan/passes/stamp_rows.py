@@ -22,8 +22,8 @@ from rowkind.service.plan.logical.per_row import LogicalStamp
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.types import TIMESTAMP
 from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.traits.derived_times import is_processing_time
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.plan.traits.followed import is_processing_time
 from rowkind.service.plan.traits.partitioning import partitioning
 from rowkind.service.plan.tree import rewritten
 

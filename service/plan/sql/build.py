@@ -13,11 +13,11 @@ from rowkind.service.plan.query import SkewHint, TtlHint
 from rowkind.service.plan.sql.context import Catalog, Context, Names, Selected
 from rowkind.service.plan.sql.empty_groups import in_each_group
 from rowkind.service.plan.sql.hints import by_path, read_hints
-from rowkind.service.plan.sql.one_row import over_a_table
 from rowkind.service.plan.sql.one_select import OneSelect
 from rowkind.service.plan.sql.parse import query
 from rowkind.service.plan.sql.relations import with_queries
 from rowkind.service.plan.sql.scope import Unreachable
+from rowkind.service.plan.sql.select_without_from import over_a_table
 from rowkind.service.plan.sql.session_ends import with_ends
 from rowkind.service.plan.sql.time_order import in_time_order, time_order
 from rowkind.service.plan.sql.top_rows import top_of_result

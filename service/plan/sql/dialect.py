@@ -17,8 +17,8 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from rowkind.service.plan.sql.foreign import TO_UNIT
 from rowkind.service.plan.sql.match_clause import MatchParser
+from rowkind.service.plan.sql.unsupported_dialects import TO_UNIT
 from rowkind.service.plan.syntax import TableArgument, WatermarkClause
 
 _WINDOW = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD", "NTH_VALUE")

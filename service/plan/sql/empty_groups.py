@@ -18,8 +18,8 @@ from rowkind.service.plan.logical.node import LogicalInput
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, Selected
+from rowkind.service.plan.sql.correlations import beyond
 from rowkind.service.plan.sql.domain import domain
-from rowkind.service.plan.sql.links import beyond
 
 
 def in_each_group(inner: Selected, context: Context, queries: Queries, at: exp.Expr) -> Selected:

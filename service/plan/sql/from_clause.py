@@ -17,14 +17,14 @@ from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, check_reach
+from rowkind.service.plan.sql.correlations import beyond
 from rowkind.service.plan.sql.domain import domain
 from rowkind.service.plan.sql.generators import generator, in_from
 from rowkind.service.plan.sql.grouping import no_aggregates
-from rowkind.service.plan.sql.links import beyond
 from rowkind.service.plan.sql.lookups import Lookup, looked_up, lookup
-from rowkind.service.plan.sql.one_row import one_row
 from rowkind.service.plan.sql.relations import column_aliases, relation_of, renamed
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, is_subquery
+from rowkind.service.plan.sql.select_without_from import one_row
 from rowkind.service.plan.sql.subqueries import Subqueries, where
 
 

@@ -31,8 +31,8 @@ from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.versioned_views import history
+from rowkind.service.plan.traits.derived_times import is_processing_time
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.plan.traits.followed import is_processing_time
 from rowkind.service.plan.traits.unique_keys import meets_one
 
 _COMPARISONS: Mapping[type[exp.Expr], tuple[Comparison, Comparison]] = {

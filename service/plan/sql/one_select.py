@@ -24,6 +24,7 @@ from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
+from rowkind.service.plan.sql.correlations import beyond, correlated_columns, equal_correlations
 from rowkind.service.plan.sql.empty_groups import in_each_group
 from rowkind.service.plan.sql.from_clause import from_clause
 from rowkind.service.plan.sql.generators import in_select
@@ -31,7 +32,6 @@ from rowkind.service.plan.sql.group_windows import GroupWindow, group_window
 from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions, without_duplicates
 from rowkind.service.plan.sql.grouping_sets import GroupingSets, grouping_sets
 from rowkind.service.plan.sql.hints import Hints, no_split
-from rowkind.service.plan.sql.links import beyond, equal_links, linked_columns
 from rowkind.service.plan.sql.outer_calls import outer_calls, with_calls
 from rowkind.service.plan.sql.processing_time import with_processing_time
 from rowkind.service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
@@ -160,7 +160,7 @@ class OneSelect:
             return self._distinct(clauses.items, limited=top is not None)
         outputs = {item.name: item.expression for item in clauses.items.items}
         if top is not None and clauses.order is not None:
-            self._node, partition, self._links = linked_columns(self._links, self._node, self._names)
+            self._node, partition, self._links = correlated_columns(self._links, self._node, self._names)
             kept = keep_top(self._node, top, clauses.order, self._names, partition)
             return Selected(kept, outputs, self._links, single=self._single or top.first == top.last)
         single = self._single or (groups is not None and self._all_in_one)
@@ -254,7 +254,7 @@ class OneSelect:
         if several and self._sets is not None:
             sets = tuple(frozenset(columns_[each.unnest()] for each in one) for one in self._sets)
             grouping.sets = GroupingSets(sets, tuple(dict.fromkeys(columns_.values())), self._names.fresh("grouping"))
-        links = equal_links(self._links, columns(self._node).keys())
+        links = equal_correlations(self._links, columns(self._node).keys())
         self._links = tuple(link.over(grouping.link_by(link.own, link.at)) for link in links)
         at = self._tree.args.get("group") or next((call for each in clauses for call in calls(each)), self._tree)
         named = self._context.named
@@ -269,7 +269,7 @@ class OneSelect:
         parts = [each for each in grouped if not (isinstance(each, exp.Column) and each.name in edges)]
         if len(parts) == len(grouped) or self._sets is not None:
             raise Refusal(_SESSION, window.windows.at)
-        below, linked, self._links = linked_columns(self._links, self._node, self._names)
+        below, linked, self._links = correlated_columns(self._links, self._node, self._names)
         terms = Terms(below, self._names)
         partition = (*linked, *terms.columns(parts, "GROUP BY"))
         self._node = window.windows.over(terms.node, partition)
@@ -285,7 +285,7 @@ class OneSelect:
         """Number the rows for window functions, and filter by QUALIFY."""
         hint = self._hints.unbounded
         if any(each.find(exp.Window) for each in clauses):
-            self._node, partition, self._links = linked_columns(self._links, self._node, self._names)
+            self._node, partition, self._links = correlated_columns(self._links, self._node, self._names)
             clauses = clauses.changed(lambda node, _: within(node, partition))
         elif hint is not None:
             raise Refusal("UNBOUNDED_RANK is for window functions, of which there is none here", hint)
@@ -299,7 +299,7 @@ class OneSelect:
 
     def _distinct(self, items: SelectList, *, limited: bool) -> Selected:
         no_split(self._hints.split)
-        below, linked, links = linked_columns(self._links, self._node, self._names)
+        below, linked, links = correlated_columns(self._links, self._node, self._names)
         names: Mapping[str, str] = {item.name: self._names.claim(item.name) for item in items.items}
         outputs = {names[item.name]: item.expression for item in items.items}
         project = LogicalProject(below, {name: resolved(name) for name in linked} | outputs)

@@ -12,8 +12,8 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, TokenError
 
 from rowkind.service.plan.errors import PlanError, Refusal, SqlSpan, mark
 from rowkind.service.plan.sql.dialect import RowkindSql
-from rowkind.service.plan.sql.foreign import check_foreign, no_statement, no_type
 from rowkind.service.plan.sql.quantified import without_all
+from rowkind.service.plan.sql.unsupported_dialects import check_dialect, no_statement, no_type
 
 _SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …]"
 
@@ -58,7 +58,7 @@ def parse(sql: str, origin: str, place: str) -> exp.Expr:
         text = "the SQL holds no query" if not found else "the SQL holds more than one statement"
         raise PlanError(place, f"{text}: expected one {_SUPPORTED}")
     tree = mark(found[0], origin, sql)
-    check_foreign(tree)
+    check_dialect(tree)
     return query(without_all(tree))
 
 

@@ -17,12 +17,12 @@ from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Named, Queries
 from rowkind.service.plan.sql.empty_groups import in_each_group
-from rowkind.service.plan.sql.foreign import no_relation
 from rowkind.service.plan.sql.match_recognize import matched
 from rowkind.service.plan.sql.parse import values_query
 from rowkind.service.plan.sql.processing_time import with_stamp
 from rowkind.service.plan.sql.scope import Relation, Scope, near
 from rowkind.service.plan.sql.time_windows import WindowFunction, window_function, with_windows
+from rowkind.service.plan.sql.unsupported_dialects import no_relation
 from rowkind.service.plan.sql.watermark_clause import clause_of, not_of_a_table, with_time
 from rowkind.service.plan.sql.windows import is_arrival
 from rowkind.service.plan.syntax import MatchClause, sql_text

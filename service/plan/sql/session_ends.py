@@ -26,7 +26,7 @@ from rowkind.service.plan.logical.per_row import LogicalSession
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, interval
-from rowkind.service.plan.traits.meanings import meaning, moved
+from rowkind.service.plan.traits.column_meanings import meaning, moved
 from rowkind.service.plan.tree import first, over, walk, with_inputs
 
 

@@ -27,9 +27,9 @@ from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, Selected, check_reach
+from rowkind.service.plan.sql.correlations import beyond
 from rowkind.service.plan.sql.empty_groups import in_each_group
 from rowkind.service.plan.sql.grouping import no_aggregates
-from rowkind.service.plan.sql.links import beyond
 from rowkind.service.plan.sql.memberships import Asked, Membership, OneOf, asked
 from rowkind.service.plan.sql.quantified import answer, summary
 from rowkind.service.plan.sql.scope import Scope

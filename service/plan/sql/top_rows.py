@@ -15,7 +15,7 @@ from rowkind.service.plan.logical.calc import LogicalFilter, LogicalWindow
 from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Names, Selected
-from rowkind.service.plan.sql.links import linked_columns
+from rowkind.service.plan.sql.correlations import correlated_columns
 from rowkind.service.plan.sql.scope import Scope, near
 from rowkind.service.plan.sql.select_list import Item, SelectList
 from rowkind.service.plan.sql.windows import Terms, no_windows
@@ -94,7 +94,7 @@ def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
     for each in order.expressions:
         item = items.position(each.this)
         each.set("this", item.expression.copy() if item is not None else Scope(()).resolve(each.this, alias=alias))
-    node, partition, links = linked_columns(inner.links, inner.input, names)
+    node, partition, links = correlated_columns(inner.links, inner.input, names)
     kept = keep_top(node, top, order, names, partition)
     return Selected(kept, inner.outputs, links, single=top.first == top.last)
 

@@ -25,9 +25,9 @@ from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import BIGINT, common
 from rowkind.service.plan.sql.context import Context, Queries, Selected
+from rowkind.service.plan.sql.correlations import Correlation, beyond, equal_correlations
 from rowkind.service.plan.sql.empty_groups import in_each_group
 from rowkind.service.plan.sql.grouping import without_duplicates
-from rowkind.service.plan.sql.links import Link, beyond, equal_links
 from rowkind.service.plan.sql.parse import query
 
 _LINK = "around."
@@ -87,7 +87,7 @@ def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.Set
     return LogicalProject(expand, {name: resolved(name) for name in groups})
 
 
-def _selected(node: LogicalNode, names: dict[str, str], links: dict[str, Link]) -> Selected:
+def _selected(node: LogicalNode, names: dict[str, str], links: dict[str, Correlation]) -> Selected:
     """The rows, whose columns for links are none of the result's."""
     outputs = {name: resolved(own) for name, own in names.items() if name not in links}
     return Selected(node, outputs, tuple(link.over(names[name]) for name, link in links.items()))
@@ -102,13 +102,15 @@ def _flat(tree: exp.Expr, *, distinct: bool) -> list[exp.Expr]:
     return [tree]
 
 
-def _branches(parts: list[exp.Expr], context: Context, queries: Queries) -> tuple[list[Selected], dict[str, Link]]:
+def _branches(
+    parts: list[exp.Expr], context: Context, queries: Queries
+) -> tuple[list[Selected], dict[str, Correlation]]:
     """The inputs, and what links their last columns to the query around them, if they read columns of it.
 
     Raises Unreachable where not all of them read the same.
     """
     found: list[Selected] = []
-    links: list[list[Link]] = []
+    links: list[list[Correlation]] = []
     for number, part in enumerate(parts):
         path = queries.invent(context.path, "input")
         place = replace(context, path=path, named=context.named and not number)
@@ -120,7 +122,7 @@ def _branches(parts: list[exp.Expr], context: Context, queries: Queries) -> tupl
                 part,
             )
         found.append(inner)
-        links.append(equal_links(inner.links, columns(inner.input).keys()))
+        links.append(equal_correlations(inner.links, columns(inner.input).keys()))
     outers = [[(link.outer, link.null_safe) for link in each] for each in links]
     if any(each != outers[0] for each in outers):
         raise beyond([outer for each in outers for outer, _ in each], frozenset())

@@ -54,7 +54,7 @@ from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank, L
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.time_windows import PANE, PANES, WindowEnds, WindowStarts, micros
 from rowkind.service.plan.scalar.types import family
-from rowkind.service.plan.traits.followed import (
+from rowkind.service.plan.traits.derived_times import (
     PROCESSING,
     Below,
     EventTime,

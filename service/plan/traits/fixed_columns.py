@@ -37,7 +37,7 @@ from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
-from rowkind.service.plan.traits.meanings import moved
+from rowkind.service.plan.traits.column_meanings import moved
 from rowkind.service.plan.traits.unique_keys import key_columns
 from rowkind.service.plan.tree import first
 

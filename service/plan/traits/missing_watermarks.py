@@ -16,8 +16,8 @@ from rowkind.service.plan.logical.calc import LogicalScan
 from rowkind.service.plan.logical.grouping import LogicalAggregate
 from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.traits.derived_times import PROCESSING, TimeColumn
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.plan.traits.followed import PROCESSING, TimeColumn
 from rowkind.service.plan.traits.time_bounds import time_bounds
 from rowkind.service.plan.tree import walk
 

@@ -40,7 +40,7 @@ from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar
-from rowkind.service.plan.traits.meanings import moved, telling
+from rowkind.service.plan.traits.column_meanings import moved, telling
 from rowkind.service.plan.tree import first, rule_for
 
 UniqueKey = frozenset[str]

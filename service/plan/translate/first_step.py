@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rowkind.service.physical.aggregation import Aggregation
-from rowkind.service.physical.calc import Contest
+from rowkind.service.physical.calc import LocalTopK
 from rowkind.service.physical.node import PhysicalNode, PhysicalScan, PhysicalUnion
 
 
-def with_first_step(node: PhysicalNode, step: Aggregation | Contest) -> PhysicalNode:
+def with_first_step(node: PhysicalNode, step: Aggregation | LocalTopK) -> PhysicalNode:
     """The input of an aggregate or a rank with what is done to its rows before they are shuffled, if they are."""
     if isinstance(node, PhysicalUnion):
         return replace(node, inputs=tuple(with_first_step(each, step) for each in node.inputs))

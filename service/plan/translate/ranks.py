@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowkind.service.physical.calc import Contest
+from rowkind.service.physical.calc import LocalTopK
 from rowkind.service.physical.node import PhysicalInput
 from rowkind.service.physical.operators import PhysicalRank
 from rowkind.service.plan.calcs import Edge, rank_condition, record_of
@@ -41,7 +41,7 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
     )
     node = nodes.input(side, given)
     if _holds_contests(rank):
-        node = with_first_step(node, Contest(rank.ranking, rank.identity))
+        node = with_first_step(node, LocalTopK(rank.ranking, rank.identity))
     schema = node.calc.output.concat(record_of("Row", dict.fromkeys(rank.numbers, INT)))
     scan = bare_scan(side.input)
     return PhysicalRank(

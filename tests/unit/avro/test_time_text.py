@@ -14,7 +14,7 @@ from rowkind.avro.decode import BOUNDED_TIMES
 from rowkind.avro.json_rows import check_row, decode, encode, pack, parser
 from rowkind.avro.python_values import from_python, to_python
 from rowkind.avro.schema import Record
-from rowkind.avro.spelled import ValueProblem
+from rowkind.avro.text_values import ValueProblem
 from rowkind.avro.type import Type
 
 SEED = 5

@@ -21,7 +21,7 @@ from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.physical.aggregation import AggregateCall, Aggregation
-from rowkind.service.physical.calc import Calc, Contest
+from rowkind.service.physical.calc import Calc, LocalTopK
 from rowkind.service.physical.expression import Expression
 from rowkind.service.physical.keys import Key, SubKeyPart
 from tests.unit.calc.rows import (
@@ -226,7 +226,7 @@ def test_a_partial_aggregate_adds_up_what_the_calc_leaves() -> None:
 
 def test_contenders_are_all_that_leaves_a_calc_before_a_rank() -> None:
     """Of rows in few partitions those go on which may reach the range."""
-    best = Contest(Ranking("row_number", 1, 2))
+    best = LocalTopK(Ranking("row_number", 1, 2))
     by_amount = SubKeyPart(*columns("amount"), descending=True)
     plain = hand_on(key=Key(columns("customer"), (True,)), sub_key=(by_amount,), nets=True)
     rows = changes_of(*((I, {"id": i, "customer": i % 2, "amount": i * 1.0}) for i in range(40)))

@@ -7,7 +7,7 @@ import math
 import pytest
 from sqlglot import exp, parse_one
 
-from rowkind.service.plan.traits.admitted_numbers import Ranges, admitted, row_bound, told_apart
+from rowkind.service.plan.traits.row_number_bounds import Ranges, admitted, row_bound, told_apart
 
 MANY = math.inf
 

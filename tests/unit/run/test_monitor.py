@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rowkind.service.kafka.errors import UnreachableError
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.kafka.writing import Counted
+from rowkind.service.kafka.sink import Counted
 from rowkind.service.monitoring.incidents import incident
 from rowkind.service.monitoring.monitor import Monitor
 from rowkind.service.monitoring.status import JobStatus, Shard, TableStatus

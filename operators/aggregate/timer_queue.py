@@ -37,7 +37,7 @@ class GroupNames:
         return np.isin(keys.ids[len(self.hash) :], keys.ids[: len(self.hash)])
 
 
-class Endings:
+class TimerQueue:
     """The agenda within one batch, at time `now` (ms)."""
 
     def __init__(self, store: BlobStore, now: int) -> None:

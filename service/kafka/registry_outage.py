@@ -16,7 +16,7 @@ from rowkind.avro.registry import Unanswered
 
 
 @dataclass(frozen=True)
-class Silence:
+class RegistryOutage:
     """A registry at an address has not answered for so many seconds, and why."""
 
     address: str
@@ -34,16 +34,16 @@ def writing(file: str) -> Unanswered:
                 path.unlink(missing_ok=True)
             elif path.parent.is_dir():
                 draft = path.with_name(f"{path.name}.{os.getpid()}")
-                draft.write_text(json.dumps(asdict(Silence(address, seconds, why))), "utf-8")
+                draft.write_text(json.dumps(asdict(RegistryOutage(address, seconds, why))), "utf-8")
                 draft.replace(path)
 
     return told
 
 
-def silence(file: Path) -> Silence | None:
+def registry_outage(file: Path) -> RegistryOutage | None:
     """What a task of the batch that is under way has said last, and how long it is now."""
     try:
-        said = Silence(**json.loads(file.read_text("utf-8")))
+        said = RegistryOutage(**json.loads(file.read_text("utf-8")))
         return replace(said, seconds=said.seconds + max(0.0, time.time() - file.stat().st_mtime))
     except OSError:
         return None

@@ -13,7 +13,7 @@ from collections import Counter
 _tasks: Counter[str] = Counter()
 
 
-def freeze_what_stays(kind: str) -> None:
+def freeze_long_lived_objects(kind: str) -> None:
     """To be called when a task of this kind begins: once the first one has loaded and compiled all, that is frozen."""
     _tasks[kind] += 1
     if _tasks[kind] == 2:
@@ -21,7 +21,7 @@ def freeze_what_stays(kind: str) -> None:
         gc.freeze()
 
 
-def give_back() -> None:
+def release_freed_memory() -> None:
     """To be called when a task ends: memory that Arrow holds for the next one goes back to the system.
 
     Tasks of all kinds come to each worker in turn, and each worker would hold as much as the largest of them took.

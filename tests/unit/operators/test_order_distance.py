@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rowkind.operators.over.framing import code
-from rowkind.operators.over.scale import LARGEST, LEAST, Scale, codes
+from rowkind.operators.over.order_distance import LARGEST, LEAST, Scale, codes
 from tests.seeds import seeds
 
 DOUBLES = Scale(doubles=True)

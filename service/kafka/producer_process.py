@@ -39,8 +39,8 @@ import pyarrow as pa
 from rowkind.service.kafka.clients import servers
 from rowkind.service.kafka.errors import ChangelogError, WriterLostError
 from rowkind.service.kafka.progress import BatchPartition
+from rowkind.service.kafka.sink import Counted, write
 from rowkind.service.kafka.spec import WriterSpec
-from rowkind.service.kafka.writing import Counted, write
 
 _SIZE = struct.Struct(">Q")
 

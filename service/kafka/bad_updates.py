@@ -25,9 +25,9 @@ from rowkind.operators.columns.changes import Indices, Rows
 from rowkind.service.execute.blocks import rows_by_kind
 from rowkind.service.execute.metrics import add, sample
 from rowkind.service.execute.promises import OnBroken
+from rowkind.service.kafka.bad_records import Faults
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.decode import DecodedRecords, Decoder
-from rowkind.service.kafka.faults import Faults
 from rowkind.service.kafka.record import Records
 from rowkind.service.physical.node import PhysicalScan
 

@@ -21,7 +21,7 @@ CallResults = tuple[Any, ...]
 ConditionCalls = tuple[Navigation | MatchAggregate, ...]
 
 
-class MatchSoFar:
+class PartialMatch:
     """What is kept of a match for the calls of some conditions, one for each variable.
 
     `values` gives the values of a column, by the numbers of rows.

@@ -16,7 +16,7 @@ from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Indices, Mask
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
-from rowkind.operators.over.given import Given, OverCall, replaced, totals_of
+from rowkind.operators.over.window_call import Given, OverCall, replaced, totals_of
 
 
 @dataclass(frozen=True, slots=True)

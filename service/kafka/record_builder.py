@@ -44,7 +44,7 @@ class Messages:
 
 
 @dataclass(frozen=True)
-class Outgoing:
+class RecordBuilder:
     """What one task sends in one way: the messages of some sinks, and dead letters."""
 
     messages: Sequence[Messages]
@@ -60,7 +60,7 @@ class Outgoing:
         return [each.sink.topic for each in self.messages]
 
 
-def prepare(spec: WriterSpec, batch: Batch) -> tuple[Outgoing, Outgoing]:
+def prepare(spec: WriterSpec, batch: Batch) -> tuple[RecordBuilder, RecordBuilder]:
     """What is to be sent exactly once, and what at least once: netted, framed. Raises AppendOnlyError.
 
     Dead letters go with the transactions, if there are any.
@@ -76,7 +76,7 @@ def prepare(spec: WriterSpec, batch: Batch) -> tuple[Outgoing, Outgoing]:
         counted = sample("rowkind_dead_letters_written_total", query=spec.query)
         counters[spec.transactions][counted] = float(len(letters))
     once, repeatable = (
-        Outgoing(ways[way], letters if way == spec.transactions else (), counters[way]) for way in (True, False)
+        RecordBuilder(ways[way], letters if way == spec.transactions else (), counters[way]) for way in (True, False)
     )
     return once, repeatable
 
@@ -111,7 +111,7 @@ def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> M
     return Messages(sink, keys, values.to_pylist(), changes.kind.tolist(), spread)
 
 
-def send(producer: Producer, spec: WriterSpec, outgoing: Outgoing, partitions: Mapping[str, int]) -> None:
+def send(producer: Producer, spec: WriterSpec, outgoing: RecordBuilder, partitions: Mapping[str, int]) -> None:
     """Hand every message to the producer, waiting where its queue is full. Raises KafkaException.
 
     `partitions` are how many the topics have.

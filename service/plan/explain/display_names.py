@@ -22,12 +22,12 @@ _WORDS = {
 }
 
 
-def spoken(query: QueryDescription) -> QueryDescription:
+def with_display_names(query: QueryDescription) -> QueryDescription:
     """The description with these words in all that is text."""
     return replace(query, sinks=tuple(map(_plan, query.sinks)))
 
 
-def in_words(text: str) -> str:
+def display_text(text: str) -> str:
     """The same text without made-up names."""
     return _MADE_UP.sub(_word, text)
 
@@ -41,20 +41,20 @@ def _word(found: re.Match[str]) -> str:
 
 
 def _plan(description: Description) -> Description:
-    advice = tuple(replace(each, text=in_words(each.text)) for each in description.advice)
+    advice = tuple(replace(each, text=display_text(each.text)) for each in description.advice)
     return replace(description, root=_step(description.root), advice=advice)
 
 
 def _step(step: Step) -> Step:
     return replace(
         step,
-        title=in_words(step.title),
-        facts=tuple(replace(each, text=in_words(each.text)) for each in step.facts),
+        title=display_text(step.title),
+        facts=tuple(replace(each, text=display_text(each.text)) for each in step.facts),
         state=tuple(map(_state, step.state)),
         inputs=tuple(map(_step, step.inputs)),
     )
 
 
 def _state(state: StepState) -> StepState:
-    reason = None if state.reason is None else in_words(state.reason)
-    return replace(state, layout=in_words(state.layout), reason=reason, kept=in_words(state.kept))
+    reason = None if state.reason is None else display_text(state.reason)
+    return replace(state, layout=display_text(state.layout), reason=reason, kept=display_text(state.kept))

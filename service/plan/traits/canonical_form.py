@@ -36,7 +36,7 @@ Meanings = Mapping[str, exp.Expr]
 
 
 @dataclass(frozen=True)
-class Likeness:
+class CanonicalForm:
     """What a node computes, and what its columns mean, by their names in the plan."""
 
     text: str
@@ -44,25 +44,25 @@ class Likeness:
 
 
 @memoized
-def likeness(node: LogicalNode) -> Likeness:
+def canonical_form(node: LogicalNode) -> CanonicalForm:
     """What a node computes, and what those columns mean that it has, of a scan all that the table has."""
     match node:
         case LogicalScan():
             declared = node.source.declared.names
             named = {node.name(column): resolved(column) for column in (*declared, *([ARRIVAL] * node.numbered))}
-            return Likeness(f"scan {node.source.table}", named)
+            return CanonicalForm(f"scan {node.source.table}", named)
         case LogicalFilter():
-            below = likeness(node.input)
+            below = canonical_form(node.input)
             conjuncts = [meant(substitute(each, below.columns)) for each in node.conjuncts]
-            return Likeness(f"{below.text} if {conjuncts}", below.columns)
+            return CanonicalForm(f"{below.text} if {conjuncts}", below.columns)
         case LogicalProject(stands=False):
-            below = likeness(node.input)
+            below = canonical_form(node.input)
             outputs = {name: substitute(output, below.columns) for name, output in node.outputs.items()}
-            return Likeness(below.text, outputs)
+            return CanonicalForm(below.text, outputs)
         case LogicalJoin() | LogicalAggregate() | LogicalRank() | LogicalNormalize():
             return _of_operator(node)
         case _:
-            return Likeness(f"node {id(node)}", {name: resolved(name) for name in columns(node)})
+            return CanonicalForm(f"node {id(node)}", {name: resolved(name) for name in columns(node)})
 
 
 def meant(expression: exp.Expr) -> str:
@@ -81,7 +81,7 @@ def call_meant(call: LogicalCall, texts: ColumnTexts) -> str:
     return _digest(_WALK.value(call, texts))
 
 
-def _of_operator(node: LogicalJoin | LogicalAggregate | LogicalRank | LogicalNormalize) -> Likeness:
+def _of_operator(node: LogicalJoin | LogicalAggregate | LogicalRank | LogicalNormalize) -> CanonicalForm:
     below, texts, carried = [], dict[str, str](), dict[str, str]()
     for place, side in enumerate(sides(node)):
         text, of_side = _side(side, f"{place}." if isinstance(node, LogicalJoin) else "")
@@ -92,7 +92,7 @@ def _of_operator(node: LogicalJoin | LogicalAggregate | LogicalRank | LogicalNor
     own, results = _results(node, texts)
     emitted = results if isinstance(node, LogicalAggregate) else {**carried, **results}
     text = _digest(f"{_WALK.fields(node, texts, own)} of {below}")
-    return Likeness(text, {name: resolved(each) for name, each in emitted.items()})
+    return CanonicalForm(text, {name: resolved(each) for name, each in emitted.items()})
 
 
 def _results(node: LogicalNode, texts: ColumnTexts) -> tuple[Mapping[str, str], ColumnTexts]:
@@ -114,7 +114,7 @@ def _results(node: LogicalNode, texts: ColumnTexts) -> tuple[Mapping[str, str], 
 
 def _side(side: LogicalInput, prefix: str) -> tuple[str, ColumnTexts]:
     """What comes to an operator and what is chosen for it, and what the columns mean that come to it, as texts."""
-    below = likeness(side.input)
+    below = canonical_form(side.input)
     texts = {name: f"{prefix}{meant(each)}" for name, each in below.columns.items()}
     return f"{below.text} {_WALK.fields(side, texts)}", texts
 

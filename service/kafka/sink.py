@@ -15,8 +15,8 @@ from rowkind.operators.columns.block import Block
 from rowkind.service.execute.metrics import add, sample
 from rowkind.service.kafka import at_least_once
 from rowkind.service.kafka.offsets import Offset
-from rowkind.service.kafka.outgoing import prepare
 from rowkind.service.kafka.progress import BatchPartition
+from rowkind.service.kafka.record_builder import prepare
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.transaction import Outcome, write_once
 

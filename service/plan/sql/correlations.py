@@ -18,7 +18,7 @@ from rowkind.service.plan.sql.scope import Unreachable
 
 
 @dataclass(frozen=True)
-class Link:
+class Correlation:
     """An equality between a column of the query around a subquery and an expression of the subquery's own."""
 
     outer: exp.Expr
@@ -38,7 +38,7 @@ def beyond(links: Sequence[exp.Expr], own: AbstractSet[str]) -> Unreachable:
     return Unreachable("a subquery cannot read these columns of a query around it: write a JOIN", links[0], read)
 
 
-def equal_links(links: Sequence[exp.Expr], own: AbstractSet[str]) -> list[Link]:
+def equal_correlations(links: Sequence[exp.Expr], own: AbstractSet[str]) -> list[Correlation]:
     """The links of a subquery whose rows are grouped by them, which must be equalities. Raises Unreachable."""
     found = []
     for each in links:
@@ -46,14 +46,14 @@ def equal_links(links: Sequence[exp.Expr], own: AbstractSet[str]) -> list[Link]:
         sides = [(bare.left, bare.right), (bare.right, bare.left)] if isinstance(bare, exp.EQ | exp.NullSafeEQ) else []
         for outer, inner in sides:
             if reads(inner) and reads(inner) <= own and not reads(outer) & own:
-                found.append(Link(outer, inner, isinstance(bare, exp.NullSafeEQ), each))
+                found.append(Correlation(outer, inner, isinstance(bare, exp.NullSafeEQ), each))
                 break
         else:
             raise beyond(links, own)
     return found
 
 
-def linked_columns(
+def correlated_columns(
     links: Sequence[exp.Expr], node: LogicalNode, names: Names
 ) -> tuple[LogicalNode, tuple[str, ...], tuple[exp.Expr, ...]]:
     """The rows with a column for each link's own side, those columns, and the links over them. Raises Unreachable.
@@ -63,7 +63,7 @@ def linked_columns(
     below = columns(node)
     found: dict[str, exp.Expr] = {}
     over: list[exp.Expr] = []
-    for link in equal_links(links, below.keys()):
+    for link in equal_correlations(links, below.keys()):
         name = link.own.name if isinstance(link.own, exp.Column) else names.fresh("link")
         found[name] = link.own
         over.append(link.over(name))

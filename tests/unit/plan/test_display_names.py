@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rowkind.service.plan.explain.display_names import display_text
 from rowkind.service.plan.explain.records import TIED
-from rowkind.service.plan.explain.spoken import in_words
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from rowkind.service.plan.explain.spoken import in_words
 )
 def test_made_up_names_are_said_in_words(text: str, words: str) -> None:
     """With backticks around several words where they stand in SQL."""
-    assert in_words(text).replace(TIED, " ") == words
+    assert display_text(text).replace(TIED, " ") == words

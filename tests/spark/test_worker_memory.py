@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from rowkind.service.spark.collector import freeze_what_stays
+from rowkind.service.spark.worker_memory import freeze_long_lived_objects
 
 
 def test_what_a_worker_has_after_its_first_task_is_frozen_once() -> None:
@@ -13,13 +13,13 @@ def test_what_a_worker_has_after_its_first_task_is_frozen_once() -> None:
     gc.unfreeze()
     before = gc.get_freeze_count()
     try:
-        freeze_what_stays("test")
+        freeze_long_lived_objects("test")
         assert gc.get_freeze_count() == before
-        freeze_what_stays("test")
+        freeze_long_lived_objects("test")
         frozen = gc.get_freeze_count()
         assert frozen > before + 10_000
         later = [[number] for number in range(1000)]
-        freeze_what_stays("test")
+        freeze_long_lived_objects("test")
         # Some of it may have gone meanwhile, by another thread of this process.
         assert gc.get_freeze_count() <= frozen
         assert any(each is later for each in gc.get_objects()), "what was made later is frozen"

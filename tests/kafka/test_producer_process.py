@@ -13,11 +13,11 @@ import pytest
 
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.block import Block
-from rowkind.service.kafka import writer_process
+from rowkind.service.kafka import producer_process
 from rowkind.service.kafka.errors import AppendOnlyError, WriterLostError
+from rowkind.service.kafka.producer_process import write_there
 from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.kafka.writer_process import write_there
-from rowkind.service.kafka.writing import Counted
+from rowkind.service.kafka.sink import Counted
 from tests.kafka.sinks import Change, MakeSink, Sink, changes
 from tests.kafka.tables import order
 from tests.run.process import until
@@ -27,17 +27,17 @@ pytestmark = pytest.mark.kafka
 _ELSEWHERE = """
 import pickle, sys
 from pathlib import Path
-from rowkind.service.kafka.writer_process import write_there
+from rowkind.service.kafka.producer_process import write_there
 sys.stdout.buffer.write(pickle.dumps(write_there(*pickle.loads(Path(sys.argv[1]).read_bytes()))))
 """
 
 _FORKED = """
 import os, pickle, sys
 from pathlib import Path
-from rowkind.service.kafka import writer_process
-writer_process.fork_on_demand()
-counted = writer_process.write_there(*pickle.loads(Path(sys.argv[1]).read_bytes()))
-assert not writer_process._started
+from rowkind.service.kafka import producer_process
+producer_process.fork_on_demand()
+counted = producer_process.write_there(*pickle.loads(Path(sys.argv[1]).read_bytes()))
+assert not producer_process._started
 sys.stdout.buffer.write(pickle.dumps((counted, os.environ["ROWKIND_FORKS"])))
 """
 
@@ -51,12 +51,12 @@ def _no_process_is_left() -> Iterator[None]:
 
 def leave() -> None:
     """Close this process's lines, and wait until the processes that it started have ended, as they do of themselves."""
-    for line in writer_process._lines.values():
+    for line in producer_process._lines.values():
         line.close()
-    writer_process._lines.clear()
-    for process in writer_process._started:
+    producer_process._lines.clear()
+    for process in producer_process._started:
         process.wait(20)
-    writer_process._started.clear()
+    producer_process._started.clear()
 
 
 def blocks(*given: Change) -> list[pa.Buffer]:
@@ -86,14 +86,14 @@ def test_all_workers_of_a_machine_share_one_producer(make_sink: MakeSink, tmp_pa
     for counted in (first, pickle.loads(done.stdout), third):
         assert outcomes(sink, counted) == {"committed": 1}
     assert ids(sink) == [1, 2, 3, 4]
-    assert len(writer_process._started) == 1
+    assert len(producer_process._started) == 1
 
 
 def test_it_ends_with_the_last_worker_that_uses_it(make_sink: MakeSink) -> None:
     """Nobody has to end it, and the next task starts another one."""
     sink = make_sink()
     write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))
-    (process,) = writer_process._started
+    (process,) = producer_process._started
     assert process.poll() is None
     leave()
     assert process.poll() == 0
@@ -104,7 +104,7 @@ def test_a_process_that_is_killed_fails_one_attempt_and_loses_nothing(make_sink:
     """The task fails in words; done again, it finds out whether its rows are there, and they are there once."""
     sink = make_sink()
     write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))
-    (process,) = writer_process._started
+    (process,) = producer_process._started
     process.kill()
     process.wait(20)
     with pytest.raises(WriterLostError, match=f"{sink.topic}.*has ended"):
@@ -124,7 +124,7 @@ def test_an_error_of_the_user_comes_back_as_itself_and_the_process_goes_on(make_
     assert outcomes(sink, write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(2))))) == {
         "committed": 1
     }
-    assert len(writer_process._started) == 1
+    assert len(producer_process._started) == 1
 
 
 def test_an_error_of_ours_tells_where_it_was_met(make_sink: MakeSink) -> None:

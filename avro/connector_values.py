@@ -18,7 +18,7 @@ from typing import Any
 
 from rowkind.avro.decode import BOUNDED_TIMES
 from rowkind.avro.mismatch import spelled_out
-from rowkind.avro.spelled import ValueProblem, is_local, scaled, shown, spelled, unit_of
+from rowkind.avro.text_values import ValueProblem, is_local, scaled, shown, spelled, unit_of
 from rowkind.avro.ticks import UNITS, TimeUnit
 from rowkind.avro.type import Type
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from rowkind.service.spark.quiet import quiet_stderr
+from rowkind.service.spark.console_filter import quiet_stderr
 
 LOST = """Traceback (most recent call last):
   File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager

@@ -19,7 +19,7 @@ _STANDS = (exp.Predicate, exp.Select, exp.Alias, exp.Group, exp.Ordered, exp.Agg
 """Around a name that is a column; a function may well be given the name of a field."""
 
 
-def doubts(job: Job) -> Iterator[str]:
+def lints(job: Job) -> Iterator[str]:
     """Each with its place. Raises PlanError, JobError for what cannot be planned anyway."""
     trees = {origin: parse(sql, origin, place(job, origin)) for origin, sql in texts(job).items()}
     views = {name: tuple(_names(trees[f"views.{name}"])) for name in job.views}

@@ -104,7 +104,7 @@ def test_what_is_planned_again_for_a_not_in_counts_no_stray_again(tmp_path: Path
 
 @pytest.mark.parametrize("sql", [GROUPS, "SELECT a.id FROM a JOIN b ON a.k = b.w", NOT_IN])
 def test_of_an_exact_table_rows_are_not_told_apart(sql: str, tmp_path: Path) -> None:
-    """Where the producer promises that there are no strays, no digest is made, and no other column is read."""
+    """If a table is exact, its rows get no digest, and no column is read for one."""
 
     def of_a(sink: PhysicalSink) -> PhysicalScan:
         return next(node for node in walk(sink) if isinstance(node, PhysicalScan) and node.source.table == "a")

@@ -11,7 +11,7 @@ import pytest
 
 from rowkind.avro.json_rows import check_row, encode
 from rowkind.avro.schema import Record
-from rowkind.service.kafka.unavailable import unavailable
+from rowkind.service.kafka.unavailable_values import unavailable
 from tests.envelopes import DebeziumJob, envelope
 
 PLACEHOLDER = "__debezium_unavailable_value"

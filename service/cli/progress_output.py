@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from rowkind.service.machine.meanwhile import meanwhile
+from rowkind.service.machine.periodic import meanwhile
 
 if TYPE_CHECKING:
     from rowkind.service.monitoring.status import JobStatus
@@ -35,7 +35,7 @@ def usual() -> LogForm:
 
 
 @contextmanager
-def telling(form: LogForm) -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
+def showing_progress(form: LogForm) -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
     """What is logged inside is told so; gives what is to be entered while there is a job whose status can be asked."""
     if form == "view":
         with _on_terminal() as view:
@@ -52,7 +52,7 @@ def telling(form: LogForm) -> Iterator[Callable[[Callable[[], JobStatus]], Any]]
 @contextmanager
 def _listening(handler: logging.Handler) -> Iterator[None]:
     """What is logged inside goes to the handler; the libraries' own messages only from warnings on."""
-    from rowkind.service.spark.quiet import not_py4js  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.spark.console_filter import not_py4js  # noqa: PLC0415 -- loaded when it is needed
 
     handler.addFilter(not_py4js)
     logging.getLogger("rowkind").setLevel(logging.INFO)

@@ -62,7 +62,7 @@ def no_type(written: str) -> str | None:
     return None if meant is None else f"there is no type {written.upper()}: write {meant}"
 
 
-def check_foreign(tree: exp.Expr) -> None:
+def check_dialect(tree: exp.Expr) -> None:
     """Refuse the first of them. Raises Refusal."""
     for node in tree.walk():
         for kinds, refusal in _RULES.items():
