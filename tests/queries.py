@@ -19,7 +19,7 @@ from rowkind.operators.changelog import ChangelogMode, RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.operators.join.facts import HAS_NULL, NOT_EMPTY
 from rowkind.operators.rank.ranking import Ranking
-from rowkind.service.physical.aggregation import AggregateCall, Aggregation
+from rowkind.service.physical.aggregation import AggregateCall, Aggregation, PhysicalAggregateCall
 from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.expression import Expression
 from rowkind.service.physical.keys import Key, SubKeyPart
@@ -69,7 +69,7 @@ def scan(name: str, record: Record, mode: ChangelogMode, calc: Calc, *primary_ke
 
 
 def aggregation(
-    record: Record, group: Sequence[str], calls: Sequence[AggregateCall], *, retracts: bool = True
+    record: Record, group: Sequence[str], calls: Sequence[PhysicalAggregateCall], *, retracts: bool = True
 ) -> Aggregation:
     """Calls over rows of `record`, by some columns or over all rows."""
     columns = {name: record.type(name) for name in group} | {call.name: call.type for call in calls}
@@ -79,9 +79,9 @@ def aggregation(
     return Aggregation(record, tuple(group), tuple(calls), output, retracts, is_global=not group, ttl_ms=None)
 
 
-def call(name: str, function: Any, type_: str, *arguments: str, distinct: bool = False) -> AggregateCall:
+def call(name: str, function: Any, type_: str, *arguments: str, distinct: bool = False) -> PhysicalAggregateCall:
     """A call of an aggregate function over columns."""
-    return AggregateCall(name, function, Type.of(type_), arguments, None, distinct, f"{function}({arguments})")
+    return AggregateCall(function, arguments, Type.of(type_), distinct=distinct).named(name, f"{function}({arguments})")
 
 
 def counting(record: Record) -> Aggregation:

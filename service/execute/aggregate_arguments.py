@@ -30,7 +30,7 @@ from rowkind.operators.columns.changes import Mask
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import fixed_width
 from rowkind.operators.columns.value_bytes import canonical
-from rowkind.service.physical.aggregation import AggregateCall
+from rowkind.service.physical.aggregation import PhysicalAggregateCall
 from rowkind.service.python.function import PythonFunction
 
 _LENGTH = 4
@@ -51,7 +51,7 @@ class Argument(Protocol):
         """It, of each row."""
 
 
-def argument_of(call: AggregateCall, record: Record) -> Argument | None:
+def argument_of(call: PhysicalAggregateCall, record: Record) -> Argument | None:
     """What a call reads over rows of a record; None for COUNT(*)."""
     if not call.arguments:
         return None
@@ -62,7 +62,7 @@ def argument_of(call: AggregateCall, record: Record) -> Argument | None:
         value, order = call.arguments
         return Ranked(record.select([value]), order)
     if call.function in ARRIVALS or call.function in GATHERED:
-        names = dict.fromkeys([*call.arguments, *(each.column for each in call.order)])
+        names = dict.fromkeys([*call.arguments, *call.ordered_by])
         return Entry(record.select(names))
     if call.function in MOMENTS and call.stage in ("whole", "first"):
         return AsDoubles(call.arguments)
@@ -71,7 +71,7 @@ def argument_of(call: AggregateCall, record: Record) -> Argument | None:
     return OneColumn(call.arguments[0], record.type(call.arguments[0]).arrow)
 
 
-def whole_type(call: AggregateCall, types: Sequence[Type]) -> pa.DataType:
+def whole_type(call: PhysicalAggregateCall, types: Sequence[Type]) -> pa.DataType:
     """The type of the argument of a call in two steps, by the types of what its first step reads."""
     if call.function in MOMENTS:
         return AsDoubles(tuple(map(str, range(len(types))))).type

@@ -21,7 +21,7 @@ from rowkind.operators.columns.value_bytes import canonical
 from rowkind.service.execute.aggregate_arguments import Argument, Entry, OneColumn, Ranked, argument_of, whole_type
 from rowkind.service.execute.column_times import TimeOf, until
 from rowkind.service.execute.gathering import Gathering
-from rowkind.service.physical.aggregation import AggregateCall, Aggregation
+from rowkind.service.physical.aggregation import Aggregation, PhysicalAggregateCall
 from rowkind.service.python.aggregate import PythonAggregate
 from rowkind.service.python.function import PythonFunction
 
@@ -95,7 +95,7 @@ class ResultPacking:
         return codec.encode(self.record, dict(zip(self.record.names, values, strict=True)))
 
 
-def _call(call: AggregateCall, argument: Argument | None, record: Record) -> AccumulatorCall:
+def _call(call: PhysicalAggregateCall, argument: Argument | None, record: Record) -> AccumulatorCall:
     if isinstance(call.function, PythonFunction):
         assert argument is not None, "a function of a job has an argument"
         custom = PythonAggregate(call.function)
@@ -117,7 +117,7 @@ def _call(call: AggregateCall, argument: Argument | None, record: Record) -> Acc
     )
 
 
-def _reader(call: AggregateCall, argument: Argument | None) -> Ranked | Entry | None:
+def _reader(call: PhysicalAggregateCall, argument: Argument | None) -> Ranked | Entry | None:
     """What makes a value of the bytes that an extreme is kept as."""
     if isinstance(argument, Ranked):
         return argument

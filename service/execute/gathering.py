@@ -19,7 +19,7 @@ from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Indices, Int64s
 from rowkind.operators.columns.exact_numbers import Doubles
 from rowkind.operators.columns.grouping import to_mask
-from rowkind.service.physical.aggregation import AggregateCall
+from rowkind.service.physical.aggregation import PhysicalAggregateCall
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Gathering:
     """What a call makes of the values of a group, which are packed rows of `record`."""
 
     record: Record
-    call: AggregateCall
+    call: PhysicalAggregateCall
 
     def __call__(self, packed: pa.BinaryArray, group: Indices, times: Int64s, count: int) -> pa.Array:
         """The result of each group: of each value its group and how often it is there. NULLs do not count."""
@@ -68,11 +68,11 @@ class Gathering:
     def _ranks(self, rows: Decoded, packed: pa.BinaryArray) -> Int64s:
         """A number per value that compares as its order does."""
         keys = [
-            comparable(rows.column(each.column), descending=each.descending, nulls_first=each.nulls_first)
-            for each in self.call.order
+            comparable(rows.column(column), descending=each.descending, nulls_first=each.nulls_first)
+            for column, each in zip(self.call.ordered_by, self.call.order, strict=True)
         ]
         field = self.record.fields[0]
-        if field.name not in [each.column for each in self.call.order]:
+        if field.name not in self.call.ordered_by:
             keys.append(comparable(rows.column(field.name)) if field.type.orderable else packed)
         ranks: Int64s = pc.rank(join_bytes(keys), tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
         return ranks

@@ -17,7 +17,7 @@ from rowkind.operators.over.order_distance import LARGEST, LEAST, codes
 from rowkind.operators.over.window_call import OverCall
 from rowkind.service.execute.column_times import in_us
 from rowkind.service.physical.operators import OrderMeasure
-from rowkind.service.physical.over_call import WindowCall
+from rowkind.service.physical.over_call import PhysicalWindowCall
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class PackedResults:
         return codec.encode(self.record, dict(zip(self.record.names, columns, strict=True)))
 
 
-def over_call(call: WindowCall, record: Record) -> OverCall:
+def over_call(call: PhysicalWindowCall, record: Record) -> OverCall:
     """A call over rows of `record`, as the operator knows it."""
     argument = call.arguments[0] if call.arguments else None
     match call.function:

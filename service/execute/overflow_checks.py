@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowkind.service.physical.aggregation import AggregateCall
+from rowkind.service.physical.aggregation import PhysicalAggregateCall
 from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.matching import CalledColumn
 from rowkind.service.physical.node import PhysicalOperator
 from rowkind.service.physical.operators import PhysicalAggregate, PhysicalMatch, PhysicalOver
-from rowkind.service.physical.over_call import WindowCall
+from rowkind.service.physical.over_call import PhysicalWindowCall
 
-FallibleCall = AggregateCall | WindowCall | CalledColumn
+FallibleCall = PhysicalAggregateCall | PhysicalWindowCall | CalledColumn
 
 
 def misfit(node: PhysicalOperator) -> str:

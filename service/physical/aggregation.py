@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.aggregate.function import AggregateFunction, Stage
@@ -12,31 +12,34 @@ from rowkind.service.python.function import PythonFunction
 
 
 @dataclass(frozen=True)
-class GatheredOrder:
-    """One column of the order of gathered values."""
+class OrderColumn:
+    """One column of ORDER BY. `column` None stands for arrival, which the SQL calls PROCTIME()."""
 
-    column: str = field(metadata=COLUMN)
-    descending: bool
-    nulls_first: bool
+    column: str | None = field(metadata=COLUMN)
+    descending: bool = False
+    nulls_first: bool = True
 
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """One call: its result's name and type, the columns of the input that it reads, and what the user wrote.
+    """One call of an aggregate function over columns of the aggregate's input, in the logical and the physical plan.
 
-    `order` is that of gathered values and `constants` their separator or fractions. `grows` says that an extreme is
-    never taken back without a better one. The second `stage` adds up what the first one has over arguments of `types`.
-    It `tries`: a result that does not fit its type is NULL.
+    `arguments` is empty for COUNT(*); it is more than one column for COUNT(DISTINCT a, b), for a value and what it is
+    by, for y and x, and for a value by arrival with the digest of its row. `filter` is a boolean column: a row counts
+    where it is true. `order` is that of the values that are gathered, `constants` what else is written out: a
+    separator, or the fractions of a percentile.
+
+    `grows`: the extreme is never retracted without a better one in its place. Of a call in two steps `stage` is the
+    step; the second adds up the results of the first, whose arguments were of `types`. It `tries`: a result that does
+    not fit its type is NULL.
     """
 
-    name: str = field(metadata=ASIDE)
     function: AggregateFunction | PythonFunction
-    type: Type
     arguments: tuple[str, ...] = field(metadata=COLUMN)
-    filter: str | None = field(metadata=COLUMN)
-    distinct: bool
-    text: str = field(metadata=ASIDE)
-    order: tuple[GatheredOrder, ...] = ()
+    type: Type
+    filter: str | None = field(default=None, metadata=COLUMN)
+    distinct: bool = False
+    order: tuple[OrderColumn, ...] = ()
     constants: tuple[str, ...] = ()
     grows: bool = False
     stage: Stage = "whole"
@@ -44,10 +47,33 @@ class AggregateCall:
     tries: bool = False
 
     @property
+    def ordered_by(self) -> tuple[str, ...]:
+        """The columns of the order."""
+        return tuple(each.column for each in self.order if each.column is not None)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that it is computed from."""
+        return (*self.arguments, *self.ordered_by, *([self.filter] if self.filter is not None else []))
+
+    @property
     def fallible(self) -> bool:
         """Whether a row fails whose result does not fit its type."""
         exact = self.function in ("sum", "avg") and self.type.kind != "double"
         return exact and self.stage in ("whole", "second") and not self.tries
+
+    def named(self, name: str, text: str) -> PhysicalAggregateCall:
+        """The call in the physical plan."""
+        plain = {each.name: getattr(self, each.name) for each in fields(AggregateCall)}
+        return PhysicalAggregateCall(**plain, name=name, text=text)
+
+
+@dataclass(frozen=True)
+class PhysicalAggregateCall(AggregateCall):
+    """A call with the name of its result, and the SQL that the user wrote."""
+
+    name: str = field(kw_only=True, metadata=ASIDE)
+    text: str = field(kw_only=True, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
@@ -60,7 +86,7 @@ class Aggregation:
 
     input: Record = field(metadata=NO_FACT)
     group: tuple[str, ...] = field(metadata={**COLUMN, **fact("group", empty="none")})
-    calls: tuple[AggregateCall, ...] = field(metadata=fact("calls", empty="none"))
+    calls: tuple[PhysicalAggregateCall, ...] = field(metadata=fact("calls", empty="none"))
     output: Record = field(metadata=NO_FACT)
     retracts: bool = field(metadata=fact("state", "values that may be taken back", empty="sums only"))
     is_global: bool = field(metadata=NO_FACT)

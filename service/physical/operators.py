@@ -22,7 +22,7 @@ from rowkind.service.physical.node import (
     PhysicalUnary,
     RankStrategy,
 )
-from rowkind.service.physical.over_call import WindowCall
+from rowkind.service.physical.over_call import PhysicalWindowCall
 from rowkind.service.physical.time_match import TimeMatch
 
 
@@ -156,7 +156,7 @@ class PhysicalOver(PhysicalUnary):
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
-    calls: tuple[WindowCall, ...] = field(metadata=fact("calls", empty="none"))
+    calls: tuple[PhysicalWindowCall, ...] = field(metadata=fact("calls", empty="none"))
     measure: OrderMeasure | None = field(metadata=NO_FACT)
     partition: tuple[str, ...] = field(metadata=ASIDE)
     order: tuple[str, ...] = field(metadata={**ASIDE, **fact("order", empty="none")})

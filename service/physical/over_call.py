@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from rowkind.avro.schema import Type
 from rowkind.operators.field_roles import ASIDE, COLUMN
@@ -11,7 +11,7 @@ from rowkind.operators.over.framing import Frame, OverFunction
 
 @dataclass(frozen=True)
 class WindowCall:
-    """One call: its result's name and type, the columns of the input that it reads, and what the user wrote.
+    """One window function over columns of its input, in the logical and the physical plan.
 
     `arguments` are empty for COUNT(*) and numbers, and a second one is the default of LAG and LEAD. A row counts where
     the column `filter` is true. `nth` is the number of the row in the frame that NTH_VALUE takes, or NTILE's. `skips`:
@@ -19,14 +19,12 @@ class WindowCall:
     fit its type is NULL.
     """
 
-    name: str = field(metadata=ASIDE)
     function: OverFunction
+    arguments: tuple[str, ...] = field(metadata=COLUMN)
     type: Type
     frame: Frame
-    arguments: tuple[str, ...] = field(metadata=COLUMN)
-    filter: str | None = field(metadata=COLUMN)
-    nth: int
-    text: str = field(metadata=ASIDE)
+    filter: str | None = field(default=None, metadata=COLUMN)
+    nth: int = 1
     skips: bool = False
     tries: bool = False
 
@@ -39,3 +37,16 @@ class WindowCall:
     def reads(self) -> tuple[str, ...]:
         """The columns that it is computed from."""
         return (*self.arguments, *([self.filter] if self.filter is not None else []))
+
+    def named(self, name: str, text: str) -> PhysicalWindowCall:
+        """The call in the physical plan."""
+        plain = {each.name: getattr(self, each.name) for each in fields(WindowCall)}
+        return PhysicalWindowCall(**plain, name=name, text=text)
+
+
+@dataclass(frozen=True)
+class PhysicalWindowCall(WindowCall):
+    """A call with the name of its result, and the SQL that the user wrote."""
+
+    name: str = field(kw_only=True, metadata=ASIDE)
+    text: str = field(kw_only=True, metadata=ASIDE)

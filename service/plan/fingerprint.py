@@ -18,7 +18,7 @@ from rowkind.avro.schema import Field as Column
 from rowkind.operators.field_roles import FACT, ROLE
 from rowkind.operators.match.calls import Classifier, MatchNumber
 from rowkind.operators.rank.ranking import Ranking
-from rowkind.service.physical.aggregation import AggregateCall, Aggregation, GatheredOrder
+from rowkind.service.physical.aggregation import Aggregation, OrderColumn, PhysicalAggregateCall
 from rowkind.service.physical.calc import ROW_DIGEST, Calc
 from rowkind.service.physical.clocks import Clock, Closing, ColumnTime, Ending
 from rowkind.service.physical.digests import AS_NAMED, ColumnTexts, Walk
@@ -33,7 +33,7 @@ from rowkind.service.physical.operators import (
     PhysicalRank,
     RankCondition,
 )
-from rowkind.service.physical.over_call import WindowCall
+from rowkind.service.physical.over_call import PhysicalWindowCall
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.physical.tree import inputs, walk
 from rowkind.service.python.function import called
@@ -222,11 +222,11 @@ def _sub_key_part(part: SubKeyPart) -> str:
     return part.expression.text + _sorted(part) * (part.descending or not part.nulls_first)
 
 
-def _sorted(order: SubKeyPart | GatheredOrder) -> str:
+def _sorted(order: SubKeyPart | OrderColumn) -> str:
     return f"{' DESC' if order.descending else ''} NULLS {'FIRST' if order.nulls_first else 'LAST'}"
 
 
-def _call(call: AggregateCall) -> str:
+def _call(call: PhysicalAggregateCall) -> str:
     arguments = f"{'DISTINCT ' if call.distinct else ''}{', '.join(call.arguments) or '*'}"
     by = f" ORDER BY {_text(call.order)}" if call.order else ""
     where = f" FILTER ({call.filter})" if call.filter else ""
@@ -251,13 +251,13 @@ def _on_error(node: PhysicalNode) -> Fingerprint:
     return {"on_error": calc.on_error}
 
 
-def _calls(node: PhysicalNode) -> Sequence[AggregateCall | WindowCall]:
+def _calls(node: PhysicalNode) -> Sequence[PhysicalAggregateCall | PhysicalWindowCall]:
     if isinstance(node, PhysicalAggregate):
         return node.aggregation.calls
     return node.calls if isinstance(node, PhysicalOver) else ()
 
 
-_SEPARATORS: Mapping[type, str] = dict.fromkeys((Expand, AggregateCall, WindowCall, CalledColumn), "; ")
+_SEPARATORS: Mapping[type, str] = dict.fromkeys((Expand, PhysicalAggregateCall, PhysicalWindowCall, CalledColumn), "; ")
 """Between values of these types; a comma between others."""
 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
@@ -271,9 +271,9 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     Expand: _expand,
     Key: _key,
     SubKeyPart: _sub_key_part,
-    GatheredOrder: lambda each: f"{each.column}{_sorted(each)}",
-    AggregateCall: _call,
-    WindowCall: lambda each: (
+    OrderColumn: lambda each: f"{each.column}{_sorted(each)}",
+    PhysicalAggregateCall: _call,
+    PhysicalWindowCall: lambda each: (
         f"{each.name}: {each.text}" + " of the last values" * (each.function == "lag" and each.skips)
     ),
     CalledColumn: _called_column,

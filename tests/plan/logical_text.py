@@ -18,9 +18,10 @@ from sqlglot import exp
 
 from rowkind.operators.field_roles import ROLE
 from rowkind.operators.rank.ranking import Ranking
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.clocks import Clock, Closing, ColumnTime
 from rowkind.service.physical.source_table import SourceTable
-from rowkind.service.plan.calls import EqualKey, OrderColumn
+from rowkind.service.plan.calls import EqualKey
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.phases import PASSES, Pass

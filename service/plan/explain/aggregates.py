@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rowkind.operators.aggregate.function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
 from rowkind.operators.join.facts import HAS_NULL
-from rowkind.service.physical.aggregation import AggregateCall, Aggregation
+from rowkind.service.physical.aggregation import Aggregation, PhysicalAggregateCall
 from rowkind.service.physical.operators import PhysicalAggregate
 from rowkind.service.plan.explain.description import NodeDescription, StepState
 from rowkind.service.plan.explain.state import called, comes_alive, for_long, until, values
@@ -38,11 +38,11 @@ def _aggregate(node: PhysicalAggregate) -> tuple[str, StepValues]:
     return f"{calls} over all rows" if aggregation.is_global else f"{calls} GROUP BY {group}", said
 
 
-def _call(call: AggregateCall) -> str:
+def _call(call: PhysicalAggregateCall) -> str:
     return f"{_written(call)} AS {show(resolved(call.name))}"
 
 
-def _written(call: AggregateCall) -> str:
+def _written(call: PhysicalAggregateCall) -> str:
     # Where the plan itself wants to count, there is no call in the SQL.
     return "COUNT(*)" if call.function == "count" and not call.arguments and call.filter is None else call.text
 
@@ -87,7 +87,7 @@ def _groups(node: PhysicalAggregate) -> StepState:
     return StepState("groups", shown, of, what, None, ttl, kept, endless=endless)
 
 
-def _why_all(call: AggregateCall) -> str:
+def _why_all(call: PhysicalAggregateCall) -> str:
     """Why all values of a call are kept."""
     if call.function in ARRIVALS:
         return "the row may be taken back, and then the next one to have arrived is needed"
@@ -110,7 +110,7 @@ def _told_apart(aggregation: Aggregation) -> str:
     return told + (f"; exact sums of powers for {_texts(moments)}" if moments else "")
 
 
-def _texts(calls: Sequence[AggregateCall]) -> str:
+def _texts(calls: Sequence[PhysicalAggregateCall]) -> str:
     return ", ".join(dict.fromkeys(call.text for call in calls))
 
 

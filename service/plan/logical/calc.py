@@ -11,8 +11,8 @@ from sqlglot import exp
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.field_roles import ASIDE, CHILD, COLUMN, RESULTS
 from rowkind.operators.rank.ranking import RankFunction
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.source_table import SourceTable
-from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.logical.node import LogicalCalc, LogicalNode
 from rowkind.service.plan.view import View
 

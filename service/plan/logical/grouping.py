@@ -13,9 +13,10 @@ from rowkind.avro.schema import Type
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.field_roles import ASIDE, COLUMN, MERGED
 from rowkind.operators.match.calls import MatchAggregate, Navigation
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.clocks import Ending
 from rowkind.service.physical.matching import CalledColumn, SoughtPattern
-from rowkind.service.plan.calls import LogicalCall, LogicalDefine, OrderColumn
+from rowkind.service.plan.calls import LogicalAggregateCall, LogicalDefine
 from rowkind.service.plan.logical.node import LogicalGrouping, Types
 from rowkind.service.plan.scalar.conjuncts import reads
 
@@ -30,7 +31,7 @@ class LogicalAggregate(LogicalGrouping):
     """
 
     group: tuple[str, ...] = field(metadata=COLUMN)
-    calls: Mapping[str, LogicalCall] = field(metadata=MERGED)
+    calls: Mapping[str, LogicalAggregateCall] = field(metadata=MERGED)
     is_global: bool
     at: exp.Expr = field(metadata=ASIDE)
     split_distinct: bool = False

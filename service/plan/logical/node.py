@@ -28,9 +28,10 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.field_roles import CHILD, COLUMN, MERGED
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.clocks import Closing
 from rowkind.service.physical.node import InputLayout
-from rowkind.service.plan.calls import EqualKey, OrderColumn
+from rowkind.service.plan.calls import EqualKey
 
 Types = Mapping[str, Type]
 """Columns and their types."""

@@ -12,7 +12,8 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.field_roles import ASIDE, COLUMN, RESULTS
-from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
+from rowkind.service.physical.aggregation import OrderColumn
+from rowkind.service.plan.calls import LogicalWindowCall
 from rowkind.service.plan.logical.node import LogicalPerRow, Types
 from rowkind.service.plan.scalar.types import LOCAL, TIMESTAMP, family
 
@@ -75,7 +76,7 @@ class LogicalOver(LogicalPerRow):
 
     partition: tuple[str, ...] = field(metadata=COLUMN)
     order: tuple[OrderColumn, ...]
-    calls: Mapping[str, LogicalOverCall] = field(metadata=RESULTS)
+    calls: Mapping[str, LogicalWindowCall] = field(metadata=RESULTS)
     at: exp.Expr = field(metadata=ASIDE)
     ahead: int | None = None
 

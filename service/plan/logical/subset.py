@@ -13,9 +13,9 @@ from rowkind.avro.schema import Type
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.field_roles import ASIDE, COLUMN, RESULTS
 from rowkind.operators.rank.ranking import RankFunction, Ranking
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.clocks import Clock, ColumnTime
 from rowkind.service.physical.node import RankStrategy
-from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.logical.node import LogicalSubset, Types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.types import BIGINT, INT

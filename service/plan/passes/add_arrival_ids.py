@@ -28,8 +28,8 @@ from typing import TypeVar
 from sqlglot import exp
 
 from rowkind.operators.aggregate.function import ARRIVALS
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.calc import ARRIVAL
-from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
 from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan, LogicalUnion

@@ -18,7 +18,7 @@ from math import gcd, isqrt
 
 from sqlglot import exp
 
-from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject
 from rowkind.service.plan.logical.grouping import LogicalAggregate
@@ -187,7 +187,7 @@ def _in_panes(
 
 def _by_pane(
     node: LogicalAggregate, windows: _Windows, of_rows: Mapping[str, exp.Expr], steps: Mapping[str, Steps]
-) -> tuple[LogicalAggregate, Mapping[str, LogicalCall]]:
+) -> tuple[LogicalAggregate, Mapping[str, LogicalAggregateCall]]:
     """The first steps of the calls by pane, and the second ones; columns of the rows have the meanings `of_rows`."""
     pane, array = windows.column(PANE), windows.array
     size, offset = array.args["size"], array.args.get("offset")
@@ -203,8 +203,8 @@ def _by_pane(
 
 
 def _by_run(
-    by_pane: LogicalAggregate, runs: LogicalExpand, calls: Mapping[str, LogicalCall]
-) -> tuple[LogicalAggregate, Mapping[str, LogicalCall]]:
+    by_pane: LogicalAggregate, runs: LogicalExpand, calls: Mapping[str, LogicalAggregateCall]
+) -> tuple[LogicalAggregate, Mapping[str, LogicalAggregateCall]]:
     """The runs of panes aggregated, and the calls that add up what comes out, instead of panes."""
     (run,) = runs.elements
     first, second = _parted({name: between(call.arguments[0], call) for name, call in calls.items()})
@@ -213,7 +213,9 @@ def _by_run(
     return replace(by_pane, input=LogicalInput(rows), group=group, calls=first), second
 
 
-def _parted(steps: Mapping[str, Steps]) -> tuple[Mapping[str, LogicalCall], Mapping[str, LogicalCall]]:
+def _parted(
+    steps: Mapping[str, Steps],
+) -> tuple[Mapping[str, LogicalAggregateCall], Mapping[str, LogicalAggregateCall]]:
     """The first steps by the columns of their results, and the second ones by name."""
     firsts = {partial: first for partial, first, _ in steps.values()}
     return firsts, {name: second for name, (*_, second) in steps.items()}

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 
 from rowkind.service.physical.clocks import Closing
-from rowkind.service.plan.calls import LogicalOverCall
+from rowkind.service.plan.calls import LogicalWindowCall
 from rowkind.service.plan.columns import kept
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.node import LogicalInput
@@ -97,7 +97,7 @@ def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> Log
     return replace(node.input, input=held)
 
 
-def _ahead(calls: Iterable[LogicalOverCall]) -> int | None:
+def _ahead(calls: Iterable[LogicalWindowCall]) -> int | None:
     """How long after a row's time its results may change, in microseconds; None where no time bounds that."""
     ends = [(call.frame.kind, call.frame.end) for call in calls]
     if any(end is None or (kind == "rows" and end > 0) for kind, end in ends):

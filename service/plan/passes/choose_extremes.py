@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.logical.grouping import LogicalAggregate
 from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.query import Query
@@ -45,5 +45,5 @@ def _visit(node: LogicalNode) -> LogicalNode:
     return replace(node, calls={name: replace(call, grows=grows(call, known)) for name, call in node.calls.items()})
 
 
-def _is_extreme(call: LogicalCall) -> bool:
+def _is_extreme(call: LogicalAggregateCall) -> bool:
     return call.function in ("max", "min", "any_value", "max_by", "min_by")

@@ -16,7 +16,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.operators.rank.ranking import RankFunction, Ranking
-from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.binary import LogicalJoin

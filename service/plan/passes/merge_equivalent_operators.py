@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from rowkind.service.physical.calc import ARRIVAL
-from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan
 from rowkind.service.plan.logical.grouping import LogicalAggregate
@@ -37,7 +37,7 @@ from rowkind.service.plan.tree import inputs, sides, with_inputs
 _Operator = LogicalNormalize | LogicalJoin | LogicalRank | LogicalAggregate
 _Column = tuple[str, exp.Expr]
 """What a column is called where it was found, and what it means."""
-_Call = tuple[str, LogicalCall]
+_Call = tuple[str, LogicalAggregateCall]
 """What a call is called where it was found, and the call over columns by what they mean."""
 
 
@@ -143,7 +143,7 @@ def _calls(node: LogicalAggregate) -> Mapping[str, _Call]:
     return {call_meant(call, texts): (name, _over(call, texts)) for name, call in node.calls.items()}
 
 
-def _over(call: LogicalCall, names: Mapping[str, str]) -> LogicalCall:
+def _over(call: LogicalAggregateCall, names: Mapping[str, str]) -> LogicalAggregateCall:
     """The call over columns of other names."""
     order = tuple(each if each.column is None else replace(each, column=names[each.column]) for each in call.order)
     filter_ = None if call.filter is None else names[call.filter]

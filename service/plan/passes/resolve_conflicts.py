@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rowkind.operators.rank.ranking import Ranking
-from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.plan.logical.calc import LogicalProject
 from rowkind.service.plan.logical.node import LogicalInput
 from rowkind.service.plan.logical.subset import LogicalRank

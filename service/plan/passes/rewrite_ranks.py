@@ -25,7 +25,8 @@ from sqlglot import exp
 
 from rowkind.operators.over.framing import Frame
 from rowkind.operators.rank.ranking import Ranking, Ties
-from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
+from rowkind.service.physical.aggregation import OrderColumn
+from rowkind.service.plan.calls import LogicalWindowCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.binary import LogicalLookup
@@ -254,10 +255,10 @@ def _with_numbers(node: LogicalNode, windows: Sequence[LogicalWindow]) -> Logica
     return replace(node, input=below, calls={**node.calls, **_numbers(own)})
 
 
-def _numbers(windows: Sequence[LogicalWindow]) -> dict[str, LogicalOverCall]:
+def _numbers(windows: Sequence[LogicalWindow]) -> dict[str, LogicalWindowCall]:
     """Their numbers, which are counted on from the row before."""
     frame = Frame("rows", None, 0)
-    return {each.number: LogicalOverCall(each.function, (), types.INT, frame, each.at) for each in windows}
+    return {each.number: LogicalWindowCall(each.function, (), types.INT, frame, at=each.at) for each in windows}
 
 
 def _over(windows: Sequence[LogicalWindow], order: tuple[OrderColumn, ...], below: LogicalNode) -> LogicalOver:

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from rowkind.avro.schema import Type
 from rowkind.operators.aggregate.function import EXTREMES, GATHERED
-from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.grouping import LogicalAggregate
@@ -59,7 +59,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
     return _split(node) if plain and len({call.arguments for call in node.calls.values()}) == 1 else node
 
 
-def _alone(call: LogicalCall) -> bool:
+def _alone(call: LogicalAggregateCall) -> bool:
     return call.distinct and len(call.arguments) == 1 and call.filter is None and call.function not in GATHERED
 
 
@@ -84,11 +84,11 @@ def _check(node: LogicalAggregate) -> None:
             )
 
 
-Steps = tuple[str, LogicalCall, LogicalCall]
+Steps = tuple[str, LogicalAggregateCall, LogicalAggregateCall]
 """A call by parts of a group, behind the column of its results, and one over these."""
 
 
-def in_two_steps(name: str, call: LogicalCall, below: Mapping[str, Type]) -> Steps | None:
+def in_two_steps(name: str, call: LogicalAggregateCall, below: Mapping[str, Type]) -> Steps | None:
     """A call over rows with the columns `below` in two.
 
     None for what is not added up: it needs the rows of the whole group, or tells apart what it has met.
@@ -103,7 +103,7 @@ def in_two_steps(name: str, call: LogicalCall, below: Mapping[str, Type]) -> Ste
     return partial, replace(call, type=BINARY, stage="first"), second
 
 
-def between(partial: str, second: LogicalCall) -> tuple[str, LogicalCall, LogicalCall]:
+def between(partial: str, second: LogicalAggregateCall) -> tuple[str, LogicalAggregateCall, LogicalAggregateCall]:
     """A second step over `partial` in two: one by larger parts, behind the column of its results, and one over it."""
     name = f"{partial.removesuffix('#first')}#between"
     if second.stage == "whole":
@@ -114,14 +114,14 @@ def between(partial: str, second: LogicalCall) -> tuple[str, LogicalCall, Logica
 def _split(node: LogicalAggregate) -> LogicalAggregate:
     below = columns(node.input.input)
     values = next(call.arguments for call in node.calls.values() if call.distinct)
-    first: dict[str, LogicalCall] = {}
-    second: dict[str, LogicalCall] = {}
+    first: dict[str, LogicalAggregateCall] = {}
+    second: dict[str, LogicalAggregateCall] = {}
     for name, call in node.calls.items():
         partial = f"{name}#first"
         if call.distinct:
             if call.filter is not None:
                 # A value counts where a row that has it does.
-                first[partial] = LogicalCall("bool_or", (call.filter,), BOOLEAN.as_nullable(), call.at)
+                first[partial] = LogicalAggregateCall("bool_or", (call.filter,), BOOLEAN.as_nullable(), at=call.at)
             second[name] = replace(call, distinct=False, filter=None if call.filter is None else partial)
         else:
             steps = in_two_steps(name, call, below)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.logical.per_row import LogicalOver, LogicalStamp

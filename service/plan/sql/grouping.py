@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.service.plan.calls import LogicalCall, OrderColumn
+from rowkind.service.physical.aggregation import OrderColumn
+from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical.calc import LogicalProject
@@ -99,7 +100,7 @@ class Grouping:
     _linked: dict[exp.Expr, str] = field(default_factory=dict)
     _computed: dict[exp.Expr, str] = field(default_factory=dict)
     _calls: dict[ParsedCall, str] = field(default_factory=dict)
-    _built: dict[str, LogicalCall] = field(default_factory=dict)
+    _built: dict[str, LogicalAggregateCall] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._types = by_name(columns(self.below))
@@ -207,7 +208,7 @@ class Grouping:
                 given = with_types(node, asked.function, given, types)
             self._check_types(asked, types, node)
             column = self.names.claim(name) if name else self.names.fresh(stem(node))
-            self._built[column] = LogicalCall(
+            self._built[column] = LogicalAggregateCall(
                 function=asked.function,
                 arguments=tuple(self._argument(argument.unnest(), asked.filter) for argument in given),
                 type=aggregate_type(asked, types, node),

@@ -15,8 +15,9 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.match.pattern import Program, Skip, program, resumed
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.matching import SoughtPattern
-from rowkind.service.plan.calls import LogicalDefine, OrderColumn
+from rowkind.service.plan.calls import LogicalDefine
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.calc import LogicalProject

@@ -23,7 +23,8 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.over.framing import Frame, OverFunction, Placing, code
-from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
+from rowkind.service.physical.aggregation import OrderColumn
+from rowkind.service.plan.calls import LogicalWindowCall
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.logical.per_row import LogicalOver
@@ -124,7 +125,7 @@ class OrderedWindow:
     window: exp.Window
     partition: tuple[str, ...]
     order: tuple[OrderColumn, ...]
-    call: LogicalOverCall
+    call: LogicalWindowCall
 
     @classmethod
     def of(
@@ -150,7 +151,7 @@ class OrderedWindow:
 
 def stacked(node: LogicalNode, overs: Mapping[str, OrderedWindow]) -> LogicalNode:
     """The rows with the value of each window in a column of this name."""
-    alike: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], dict[str, LogicalOverCall]] = {}
+    alike: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], dict[str, LogicalWindowCall]] = {}
     at: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], exp.Expr] = {}
     for name, over in overs.items():
         alike.setdefault((over.partition, over.order), {})[name] = over.call
@@ -160,7 +161,7 @@ def stacked(node: LogicalNode, overs: Mapping[str, OrderedWindow]) -> LogicalNod
     return node
 
 
-def _aggregated(window: exp.Window, rows: RowColumns, *, arrives: bool) -> LogicalOverCall:
+def _aggregated(window: exp.Window, rows: RowColumns, *, arrives: bool) -> LogicalWindowCall:
     asked = aggregate_call(window.this)
     function = _ADDED.get(str(asked.function))
     if function is None or asked.distinct:
@@ -175,18 +176,18 @@ def _aggregated(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Logic
         if family(rows.type(asked.filter)) != family(BOOLEAN):
             raise Refusal("FILTER takes a condition", asked.filter)
         filter_ = rows.value(asked.filter)
-    return LogicalOverCall(
+    return LogicalWindowCall(
         function,
         tuple(map(rows.value, asked.arguments)),
         aggregate_type(asked, types, window.this),
         _frame(window, rows, arrives=arrives),
-        window,
         filter_,
         tries=asked.tries,
+        at=window,
     )
 
 
-def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives: bool) -> LogicalOverCall:
+def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives: bool) -> LogicalWindowCall:
     picks, value, skips = _PICKS[type(function)], bare(function.this), window.find(exp.IgnoreNulls) is not None
     type_ = rows.type(value)
     if family(type_) == "null":
@@ -207,15 +208,21 @@ def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives
         if skips and away:
             asked = _past_nulls(away)
             _check_kept(function, type_, asked[1])
-        return LogicalOverCall(
-            asked[0], tuple(arguments), type_.as_nullable(), asked[1], window, nth=asked[2], skips=skips and away != 0
+        return LogicalWindowCall(
+            asked[0],
+            tuple(arguments),
+            type_.as_nullable(),
+            asked[1],
+            nth=asked[2],
+            skips=skips and away != 0,
+            at=window,
         )
     if picks == "nth_value":
         nth = _whole_number(function, "offset", None, least=1)
     frame = _frame(window, rows, arrives=arrives)
     if picks != "last_value" or skips:
         _check_kept(function, type_, frame)
-    return LogicalOverCall(picks, tuple(arguments), type_.as_nullable(), frame, window, nth=nth, skips=skips)
+    return LogicalWindowCall(picks, tuple(arguments), type_.as_nullable(), frame, nth=nth, skips=skips, at=window)
 
 
 def _past_nulls(away: int) -> tuple[OverFunction, Frame, int]:
@@ -233,14 +240,14 @@ def _check_kept(function: exp.Expr, type_: Type, frame: Frame) -> None:
         raise Refusal(f"{called(function)} takes no {type_.sql} here: take a field of it", function.this)
 
 
-def _placed(window: exp.Window, function: exp.Expr) -> LogicalOverCall:
+def _placed(window: exp.Window, function: exp.Expr) -> LogicalWindowCall:
     places, tiles = _PLACES[type(function)], 1
     if places == "ntile":
         tiles = _whole_number(function, "this", None, least=1)
     elif function.expressions:
         raise Refusal(f"{called(function)}() takes nothing in its parentheses", window)
     type_ = INT if places == "ntile" else DOUBLE
-    return LogicalOverCall(places, (), type_, Frame("rows", None, None), window, nth=tiles)
+    return LogicalWindowCall(places, (), type_, Frame("rows", None, None), nth=tiles, at=window)
 
 
 def _whole_number(function: exp.Expr, name: str, missing: int | None, *, least: int) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan
 from rowkind.service.plan.logical.grouping import LogicalAggregate
@@ -141,7 +141,7 @@ def _with_last(node: LogicalAggregate, session: LogicalSession, ends: frozenset[
     assert session.end is not None, "the caller has found it"
     rows, last, time = node.input.input, session.last, session.time
     type_ = columns(session)[session.start].as_nullable()
-    call = LogicalCall("max", (time,), type_, exp.Max(this=resolved(time)))
+    call = LogicalAggregateCall("max", (time,), type_, at=exp.Max(this=resolved(time)))
     group = tuple(name for name in node.group if name not in ends)
     below = LogicalInput(_without_end(rows, session.end, time))
     # There is no session without a row, but the type of MAX does not say so.

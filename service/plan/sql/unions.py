@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.service.physical.join_kinds import PhysicalJoinKind
-from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.binary import LogicalJoin
@@ -73,7 +73,7 @@ def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.Set
         tells = {name: exp.Boolean(this=place == number) for place, name in enumerate(counts)}
         sides.append(LogicalProject(side.input, {**side.outputs, **tells}))
     calls = {
-        name: LogicalCall("count", (), BIGINT, exp.CountIf(this=resolved(name, like=at)), filter=name)
+        name: LogicalAggregateCall("count", (), BIGINT, name, at=exp.CountIf(this=resolved(name, like=at)))
         for name in counts
     }
     groups = without_duplicates(left, at).group

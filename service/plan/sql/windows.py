@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.rank.ranking import RankFunction
-from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical.binary import LogicalJoin

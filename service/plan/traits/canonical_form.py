@@ -19,7 +19,7 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.physical.digests import ColumnTexts, Walk
-from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan
@@ -76,7 +76,7 @@ def meant(expression: exp.Expr) -> str:
     return _digest(repr(node))
 
 
-def call_meant(call: LogicalCall, texts: ColumnTexts) -> str:
+def call_meant(call: LogicalAggregateCall, texts: ColumnTexts) -> str:
     """What a call means over columns whose meanings have these texts, as a text."""
     return _digest(_WALK.value(call, texts))
 

@@ -16,7 +16,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from rowkind.service.plan.calls import LogicalCall, OrderColumn
+from rowkind.service.physical.aggregation import OrderColumn
+from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject
 from rowkind.service.plan.logical.grouping import LogicalAggregate
 from rowkind.service.plan.logical.node import LogicalNode
@@ -74,7 +75,7 @@ def progress(node: LogicalNode) -> Monotonic | None:
     return None
 
 
-def grows(call: LogicalCall, known: Monotonic) -> bool:
+def grows(call: LogicalAggregateCall, known: Monotonic) -> bool:
     """Whether an extreme is never lost without a better one, over such rows of which none leaves its group."""
     if call.filter is not None and known.directions.get(call.filter) != "constant":
         return False

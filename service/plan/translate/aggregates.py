@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rowkind.service.physical.aggregation import AggregateCall, Aggregation, GatheredOrder
+from rowkind.service.physical.aggregation import Aggregation
 from rowkind.service.physical.operators import PhysicalAggregate
 from rowkind.service.plan.calcs import Edge, record_of
-from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.grouping import LogicalAggregate
 from rowkind.service.plan.logical.node import LogicalNode
@@ -27,7 +26,7 @@ def aggregate(
     to = Edge(types=carried(side), key=key, refreshes=again, apart=aggregate.apart, arrival=side.arrival)
     node = nodes.input(side, to)
     output = record_of("Row", columns(aggregate))
-    calls = tuple(_call(name, call) for name, call in aggregate.calls.items())
+    calls = tuple(call.named(name, show(call.at)) for name, call in aggregate.calls.items())
     aggregation = Aggregation(
         input=node.calc.output,
         group=aggregate.group,
@@ -47,9 +46,3 @@ def aggregate(
         unmarked=missing_watermarks(aggregate),
         traits=traits(top, shown(map(resolved, shard_key(aggregate))), edge.needs_before),
     )
-
-
-def _call(name: str, call: LogicalCall) -> AggregateCall:
-    plain = (name, call.function, call.type, call.arguments, call.filter, call.distinct, show(call.at))
-    order = tuple(GatheredOrder(str(o.column), o.descending, o.nulls_first) for o in call.order)
-    return AggregateCall(*plain, order, call.constants, call.grows, call.stage, call.types, call.tries)

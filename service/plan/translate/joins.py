@@ -13,7 +13,7 @@ from rowkind.service.physical.node import PhysicalInput, PhysicalNode
 from rowkind.service.physical.operators import PhysicalJoin
 from rowkind.service.physical.tree import fused, level, without_unions
 from rowkind.service.plan.calcs import Edge, record_of
-from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.logical.calc import LogicalFilter
@@ -110,7 +110,7 @@ def _facts(nodes: Nodes, join: LogicalJoin) -> tuple[PhysicalNode, ...]:
 def _fact(nodes: Nodes, node: LogicalNode, fact: bytes) -> PhysicalNode:
     at = exp.Count(this=exp.Star())
     count = LogicalAggregate(
-        LogicalInput(node), (), {"rows": LogicalCall("count", (), BIGINT, at)}, is_global=True, at=at
+        LogicalInput(node), (), {"rows": LogicalAggregateCall("count", (), BIGINT, at=at)}, is_global=True, at=at
     )
     some = exp.GT(this=resolved("rows"), expression=exp.Literal.number(0))
     return nodes.node(LogicalFilter(count, (some,)), Edge(types={}, side=2, constant=fact))

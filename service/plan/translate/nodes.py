@@ -8,11 +8,11 @@ from typing import Protocol
 from sqlglot import exp
 
 from rowkind.avro.schema import Record, Type
+from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.calc import Calc, OnError
 from rowkind.service.physical.keys import Salt
 from rowkind.service.physical.node import PhysicalInput, PhysicalNode, Traits
 from rowkind.service.plan.calcs import Edge
-from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rowkind.service.physical.node import PhysicalInput
 from rowkind.service.physical.operators import OrderMeasure, PhysicalOver
-from rowkind.service.physical.over_call import WindowCall
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.node import LogicalNode
@@ -33,21 +32,7 @@ def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: 
         state=PhysicalInput(
             "multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract", closing=side.closing
         ),
-        calls=tuple(
-            WindowCall(
-                name,
-                call.function,
-                call.type,
-                call.frame,
-                call.arguments,
-                call.filter,
-                call.nth,
-                show(call.at),
-                call.skips,
-                call.tries,
-            )
-            for name, call in over.calls.items()
-        ),
+        calls=tuple(call.named(name, show(call.at)) for name, call in over.calls.items()),
         measure=None if over.measure is None else OrderMeasure(over.measure, first.descending, first.nulls_first),
         partition=shown(map(resolved, over.partition)),
         order=tuple(map(ordered, over.order)),

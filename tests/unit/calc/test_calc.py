@@ -210,7 +210,7 @@ def test_a_constant_key_is_the_key_of_every_row() -> None:
 
 def test_a_partial_aggregate_adds_up_what_the_calc_leaves() -> None:
     """Rows that pass the filter are added up by key where that makes them fewer."""
-    count = AggregateCall("n", "count", Type.of("BIGINT NOT NULL"), (), None, distinct=False, text="COUNT(*)")
+    count = AggregateCall("count", (), Type.of("BIGINT NOT NULL")).named("n", "COUNT(*)")
     output = Record.of({"customer": "INT", "n": "BIGINT NOT NULL"})
     counted = Aggregation(ORDERS, ("customer",), (count,), output, retracts=True, is_global=False, ttl_ms=None)
     by_group = Key(columns("customer"), (True,))

@@ -18,7 +18,7 @@ def gathered(
     function: AggregateFunction, type_: str, values: list[int | None], constants: tuple[str, ...] = ()
 ) -> object:
     """The result of group 1 of two, of which the other one has nothing."""
-    call = AggregateCall("c", function, Type.of(type_), ("x",), None, distinct=False, text="", constants=constants)
+    call = AggregateCall(function, ("x",), Type.of(type_), constants=constants).named("c", "")
     packed = codec.encode(BIGINT, {"x": pa.array(values, pa.int64())})
     group, times = np.ones(len(values), np.int64), np.ones(len(values), np.int64)
     nothing, result = Gathering(BIGINT, call)(packed, group, times, 2).to_pylist()
