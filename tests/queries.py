@@ -254,7 +254,6 @@ def _ranked(*inputs: PhysicalJoin) -> PhysicalRank:
         ROW_STATE,
         Ranking("row_number", 1, 2),
         {"place": "row_number"},
-        "retract",
         "",
         (),
         ("name",),

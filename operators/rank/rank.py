@@ -49,7 +49,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -69,8 +68,6 @@ from rowkind.operators.operator import Output
 from rowkind.operators.rank.first_row import replace_first
 from rowkind.operators.rank.ranking import RankFunction, Ranking
 from rowkind.operators.rank.rows import Candidates, RankOrder, Touched
-
-Strategy = Literal["append", "improving", "retract"]
 
 MARGIN = 8
 """Rows read of a partition beyond the range, so that a few that are gone make no second reading necessary."""
@@ -95,9 +92,9 @@ class RankSpec:
     - `sub_key`: comparable bytes of the ORDER BY columns, directions and NULLS FIRST / LAST as SQL has them. Empty
       where all rows are ties. The columns need not be in the payload.
     - `seq`: arrival, as scans and operators number it.
-    - `kind`: `append`: +I and +U. `improving`: +I and +U, each of which replaces the row with its unique key; -U and -D
-      may be there where an insertion of the same unique key is in the same batch. `retract`: every retraction carries
-      the full row that it takes back, so an upsert input must be normalised first.
+    - `kind`: +I and +U for the strategy `append`. For `improving` +I and +U, each of which replaces the row with its
+      unique key; -U and -D may be there where an insertion of the same unique key is in the same batch. For `retract`
+      every retraction carries the full row that it retracts, so an upsert input must be normalised first.
 
     Of this spec:
 
@@ -107,7 +104,6 @@ class RankSpec:
       result. Bounded or not, what it says of a row may depend on nothing else.
     - `bound`: without a `last`, the largest number that `admits` could let through of each row, which is the same for
       all rows that a partition ever has.
-    - `settled`: without a `last`, nobody tells numbers above this one apart; it is `first` - 1 at least.
     - `identity` gives the unique key's bytes of payloads; for `improving` only. The partition must not change while the
       unique key stays.
     - `by_seq`: the changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset
@@ -119,13 +115,11 @@ class RankSpec:
     """
 
     ranking: Ranking
-    strategy: Strategy
     numbered: Callable[[pa.BinaryArray, Sequence[Int64s]], pa.BinaryArray] | None = None
     numbers: tuple[RankFunction, ...] = ()
     admits: Callable[[pa.BinaryArray, Numbers], Mask] | None = None
     asked: tuple[RankFunction, ...] = ()
     bound: Callable[[pa.BinaryArray], Int64s] | None = None
-    settled: int | None = None
     identity: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None
     ttl_ms: int | None = None
     by_seq: bool = False
@@ -134,14 +128,9 @@ class RankSpec:
     refreshes: bool = False
 
     def __post_init__(self) -> None:
-        assert (self.identity is not None) == (self.strategy == "improving"), "improving rows have a unique key"
-        assert self.ranking.function != "dense_rank" or self.strategy != "improving", (
-            "dense ranks shrink when rows improve"
-        )
+        assert (self.identity is not None) == (self.ranking.strategy == "improving"), "improving rows have a unique key"
         unbounded = self.ranking.last is None
-        assert not unbounded or self.strategy == "retract", "without a bound every row is kept"
-        assert self.bound is None or (unbounded and self.settled is None), "numbers have one end"
-        assert self.settled is None or (unbounded and self.settled >= self.ranking.first - 1), "numbers up to the range"
+        assert self.bound is None or (unbounded and self.ranking.settled is None), "numbers have one end"
         if self.ttl_ms is not None and self.numbered is not None:
             assert len(self.emitted) == 1, "a mark holds one number"
             assert self.depth is not None, "a mark holds numbers to 127"
@@ -150,7 +139,7 @@ class RankSpec:
     @property
     def is_of_first_rows(self) -> bool:
         """Whether nothing but the first row of each partition matters, and will ever matter."""
-        return self.ranking.takes_one and self.strategy == "append" and self.admits is None
+        return self.ranking.takes_one and self.ranking.strategy == "append" and self.admits is None
 
     @property
     def emitted(self) -> tuple[RankFunction, ...]:
@@ -165,7 +154,7 @@ class RankSpec:
     @property
     def depth(self) -> int | None:
         """The number up to which rows have to be told apart; None where all have to be."""
-        return self.settled if self.ranking.last is None else self.ranking.last
+        return self.ranking.settled if self.ranking.last is None else self.ranking.last
 
     @property
     def measure(self) -> RankFunction:
@@ -219,7 +208,7 @@ class Rank:
             rows = Emitted(Rows.empty())
         elif spec.is_of_first_rows:
             rows = self._replace_first(arrangement, gone, come)
-        elif spec.strategy == "retract":
+        elif spec.ranking.strategy == "retract":
             rows = self._apply(arrangement, gone, self._read_from_the_top(arrangement, gone, come))
         else:
             if stored is None:
@@ -228,7 +217,7 @@ class Rank:
             stayed = arrangement.without(stored, -gone) if len(gone) else stored
             touched = Touched.of(gone, come, stayed.units)
             rows = self._apply(arrangement, gone, self._number(touched, self._order(touched)))
-        counts = spec.counts_unmatched and spec.strategy != "improving"
+        counts = spec.counts_unmatched and spec.ranking.strategy != "improving"
         unmatched = batch.changes.take(resolved.unmatched) if counts else Changes.empty()
         finished = arrangement.finish()
         return Output(rows, unmatched, finished.state, finished.merged_rows)
@@ -284,12 +273,12 @@ class Rank:
     def _number(self, touched: Touched, order: RankOrder) -> Candidates:
         """The rows with their numbers before and after."""
         spec = self.spec
-        functions = (*spec.functions, "rank") if spec.strategy == "improving" else spec.functions
+        functions = (*spec.functions, "rank") if spec.ranking.strategy == "improving" else spec.functions
         after = {function: order.numbers(function, touched.now) for function in functions}
         kept = touched.now
-        if spec.strategy != "retract":
+        if spec.ranking.strategy != "retract":
             assert spec.ranking.last is not None, "only what is bounded drops rows"
-            limit = after["rank" if spec.strategy == "improving" else spec.ranking.function]
+            limit = after["rank" if spec.ranking.strategy == "improving" else spec.ranking.function]
             kept = kept & (limit <= spec.ranking.last)
         before: Numbers = {}
         if spec.ttl_ms is None:
@@ -316,8 +305,8 @@ class Rank:
     def _result(self, entries: Entries, numbers: Numbers) -> Int64s:
         """The numbers in the output of rows that have these numbers, 0 where they are not in the result."""
         spec = self.spec
-        if spec.settled is not None:
-            numbers = {function: np.minimum(each, spec.settled + 1) for function, each in numbers.items()}
+        if spec.ranking.settled is not None:
+            numbers = {function: np.minimum(each, spec.ranking.settled + 1) for function, each in numbers.items()}
         own = numbers[spec.ranking.function]
         there = own >= spec.ranking.first
         if spec.ranking.last is not None:

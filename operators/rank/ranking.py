@@ -7,6 +7,7 @@ from typing import Literal
 
 RankFunction = Literal["row_number", "rank", "dense_rank"]
 Ties = Literal["earliest first", "latest first"]
+Strategy = Literal["append", "improving", "retract"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,17 +15,24 @@ class Ranking:
     """The rows whose number within their partition is from `first` to `last`, 1 being the first; or from `first` on.
 
     `function` gives the numbers; `ties` says which of equal rows ROW_NUMBER puts first, by arrival. The other two
-    functions give equal rows equal numbers.
+    functions give equal rows equal numbers. `strategy` says what the input may do: only insert rows, replace rows by
+    better ones, or retract rows. Without an upper bound, numbers above `settled` are not distinguished; None if all
+    numbers are.
     """
 
     function: RankFunction
     first: int
     last: int | None
     ties: Ties = "earliest first"
+    strategy: Strategy = "retract"
+    settled: int | None = None
 
     def __post_init__(self) -> None:
         assert self.first >= 1, "a range of numbers begins at 1 or later"
         assert self.last is None or self.first <= self.last, "a range of numbers does not end before it begins"
+        assert self.function != "dense_rank" or self.strategy != "improving", "dense ranks shrink when rows improve"
+        assert self.last is not None or self.strategy == "retract", "without a bound every row is kept"
+        assert self.settled is None or (self.last is None and self.settled >= self.first - 1), "numbers up to the range"
 
     @property
     def takes_one(self) -> bool:

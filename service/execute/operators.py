@@ -126,14 +126,12 @@ def _rank(node: PhysicalRank, refreshes: bool) -> Operator:
     return Rank(
         RankSpec(
             ranking=node.ranking,
-            strategy=node.strategy,
             numbered=Numbered(node.schema.select([*node.numbers])) if node.numbers else None,
             numbers=tuple(node.numbers.values()),
             admits=admits,
             asked=admits.functions if admits is not None else (),
             bound=Bound(row, node.condition.bound) if node.condition is not None and node.condition.bound else None,
-            settled=node.settled,
-            identity=Identity(row, node.identity) if node.strategy == "improving" else None,
+            identity=Identity(row, node.identity) if node.ranking.strategy == "improving" else None,
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,
             counts_unmatched=not _is_upsert(node.input),

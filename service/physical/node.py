@@ -19,7 +19,6 @@ from rowkind.service.physical.clocks import Closing
 from rowkind.service.physical.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.physical.source_table import SourceTable
 
-RankStrategy = Literal["append", "improving", "retract"]
 InputLayout = Literal["one row per key", "unique key", "multiset"]
 
 

@@ -20,7 +20,6 @@ from rowkind.service.physical.node import (
     PhysicalNode,
     PhysicalScan,
     PhysicalUnary,
-    RankStrategy,
 )
 from rowkind.service.physical.over_call import PhysicalWindowCall
 from rowkind.service.physical.time_match import TimeMatch
@@ -92,21 +91,19 @@ class PhysicalRank(PhysicalUnary):
 
     The key of the changes that come in is the partition, their sub-key the order. `schema` is the record of the rows
     that come out: `input.calc.output`, with the columns `numbers` behind it, which are by these functions. `identity`
-    are columns of the input's record. Without an upper bound, nobody tells numbers above `settled` apart. `partition`
+    are columns of the input's record.  `partition`
     and `order` are what the user wrote; `reason` says why the strategy was chosen.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
     ranking: Ranking = field(metadata=fact("rows"))
     numbers: Mapping[str, RankFunction] = field(metadata={**RESULTS, **fact("number")})
-    strategy: RankStrategy = field(metadata=NO_FACT)
     reason: str = field(metadata=ASIDE)
     identity: tuple[str, ...] = field(metadata={**COLUMN, **fact("identity", empty="none")})
     partition: tuple[str, ...] = field(metadata=ASIDE)
     order: tuple[str, ...] = field(metadata=ASIDE)
     schema: Record = field(metadata=NO_FACT)
     condition: RankCondition | None = None
-    settled: int | None = field(default=None, metadata=fact("settled"))
     unmarked: tuple[str, ...] = field(default=(), metadata=ASIDE)
 
     @property

@@ -11,7 +11,7 @@ that state does not depend on it (`operators.field_roles`). Names and texts of f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from rowkind.avro.schema import Field as Column
@@ -89,7 +89,7 @@ def _stage(*, fused: bool) -> Fingerprint:
 
 
 def _facts(value: Any) -> Fingerprint:
-    """The facts of a value's fields; those that are several fields in one are at hand."""
+    """The facts of a value's fields, and those that several fields say together."""
     facts, known = {}, _together(value)
     for each in fields(value):
         name, says, empty = each.metadata.get(FACT) or ("", "", "")
@@ -97,7 +97,7 @@ def _facts(value: Any) -> Fingerprint:
             facts[name] = known[name]
         elif name or _counts(each, getattr(value, each.name)):
             facts |= _fact(name or each.name, getattr(value, each.name), says, empty)
-    return facts
+    return facts | known
 
 
 def _counts(of: Field[Any], value: Any) -> bool:
@@ -129,7 +129,9 @@ def _together(value: Any) -> Fingerprint:
     match value:
         case PhysicalRank():
             numbers = (name if of == value.ranking.function else f"{name} {of}" for name, of in value.numbers.items())
-            return {"number": ", ".join(numbers) or "none", "state": f"{value.strategy}, {_text(value.state)}"}
+            state = f"{value.ranking.strategy}, {_text(value.state)}"
+            settled = {} if value.ranking.settled is None else {"settled": str(value.ranking.settled)}
+            return {"number": ", ".join(numbers) or "none", "state": state} | settled
         case PhysicalOver() if value.ahead is not None:
             return {"keeps": "what later rows see" + " by their times" * value.passes}
         case SoughtPattern() if value.within is not None:
@@ -263,7 +265,7 @@ _SEPARATORS: Mapping[type, str] = dict.fromkeys((Expand, PhysicalAggregateCall, 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     **dict.fromkeys((str, int, bool), str),
     tuple: lambda each: _SEPARATORS.get(type(each[0]), ", ").join(map(_text, each)) if each else "",
-    Ranking: lambda each: ", ".join(f"{name} {part}" for name, part in asdict(each).items()),
+    Ranking: lambda each: f"function {each.function}, first {each.first}, last {each.last}, ties {each.ties}",
     Column: lambda each: f"{each.name} {each.type.sql}{'' if each.type.nullable else ' NOT NULL'}",
     Clock: lambda each: each.name,
     ColumnTime: lambda each: f"{each.column} + {each.later_us} us{' or always' if each.null == 'always' else ''}",

@@ -52,8 +52,8 @@ def main() -> None:
                 _retraction(size, arguments.state, arguments.batch, values, profile)
         _queue(arguments.state, arguments.batch, profile)
     if arguments.only != "retraction":
-        top = RankSpec(Ranking("row_number", 1, 3), "append")
-        last = RankSpec(Ranking("row_number", 1, 1, "latest first"), "append")
+        top = RankSpec(Ranking("row_number", 1, 3, strategy="append"))
+        last = RankSpec(Ranking("row_number", 1, 1, "latest first", strategy="append"))
         for name, spec, descending in (
             ("Top-3, random order", top, False),
             ("keep-last by event time", last, True),
@@ -70,7 +70,7 @@ def _retraction(size: int, most: int, batch_rows: int, different: int, profile: 
     partitions = min(100, most // size)
     rows = size * partitions
     values = random.integers(0, different, rows)
-    operator = Rank(RankSpec(Ranking("row_number", 1, 10), "retract"))
+    operator = Rank(RankSpec(Ranking("row_number", 1, 10)))
     stores = {name: MemoryStore() for name in operator.arrangements}
     seq = 0
     for first in range(0, rows, batch_rows):
@@ -103,7 +103,7 @@ def _queue(size: int, batch_rows: int, profile: cProfile.Profile | None) -> None
     """Top 10 of one partition of which every batch takes away the first 2,000 rows, as from a queue."""
     values = np.random.default_rng(7).permutation(size)
     at = np.argsort(values)
-    operator = Rank(RankSpec(Ranking("row_number", 1, 10), "retract"))
+    operator = Rank(RankSpec(Ranking("row_number", 1, 10)))
     stores = {name: MemoryStore() for name in operator.arrangements}
     for first in range(0, size, batch_rows):
         numbers = np.arange(first, min(size, first + batch_rows))

@@ -153,7 +153,7 @@ def _semi_join(kind: SemiJoinKind) -> Scenario:
 def _rank(
     name: str, last: int, strategy: Literal["append", "retract"], rows_of_key: int, ties: Ties = "earliest first"
 ) -> Scenario:
-    operator = Rank(RankSpec(Ranking("row_number", 1, last, ties), strategy))
+    operator = Rank(RankSpec(Ranking("row_number", 1, last, ties, strategy=strategy)))
     return Scenario(name, operator, rows_of_key, sub_key="order", updates=strategy == "retract")
 
 

@@ -17,8 +17,8 @@ from rowkind.operators.operator import Operator
 from rowkind.operators.over.framing import Frame
 from rowkind.operators.over.over import Over
 from rowkind.operators.over.window_call import OverCall
-from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
-from rowkind.operators.rank.ranking import RankFunction, Ranking
+from rowkind.operators.rank.rank import Rank, RankSpec
+from rowkind.operators.rank.ranking import RankFunction, Ranking, Strategy
 from rowkind.operators.temporal_join.asof import AsofJoin
 from rowkind.operators.time.session import Session
 from tests import changelogs
@@ -146,8 +146,7 @@ class RankSubject(Subject):
 def _rank(function: RankFunction, strategy: Strategy, *, with_number: bool) -> RankSubject:
     improving = strategy == "improving"
     spec = RankSpec(
-        Ranking(function, 2, 3),
-        strategy,
+        Ranking(function, 2, 3, strategy=strategy),
         numbered=numbered if with_number else None,
         identity=identity if improving else None,
         by_seq=True,
@@ -159,14 +158,12 @@ def _rank(function: RankFunction, strategy: Strategy, *, with_number: bool) -> R
 def _unbounded(admits: RowFilter | None, *, settled: int | None, functions: tuple[RankFunction, ...]) -> RankSubject:
     bound = partition_bound if admits is not None and admits.sql == "n <= k" else None
     spec = RankSpec(
-        Ranking(functions[0], 1, None),
-        "retract",
+        Ranking(functions[0], 1, None, settled=settled),
         numbered=numbered if len(functions) > 1 else None,
         numbers=functions if len(functions) > 1 else (),
         admits=admits,
         asked=() if admits is None else (admits.function,),
         bound=bound,
-        settled=settled,
         by_seq=True,
     )
     what = "all rows" if admits is None else f"rows with {admits.sql}"

@@ -147,7 +147,7 @@ class Ranked:
 
     def __post_init__(self) -> None:
         of = RankInput("multiset", by_seq=False, descending=True)
-        spec = RankSpec(Ranking("row_number", 1, self.last), "retract", ttl_ms=self.ttl_ms)
+        spec = RankSpec(Ranking("row_number", 1, self.last), ttl_ms=self.ttl_ms)
         self._rank = NaiveRank(spec, of, NaiveSide(of, self.ttl_ms))
 
     def process(self, batch: Sequence[Change], now: int) -> list[Change]:

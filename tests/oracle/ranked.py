@@ -116,12 +116,12 @@ def deduplication(
 ) -> RankSpec:
     """The rank that keeps the first or the last row of each key."""
     ties: Ties = "earliest first" if keep == "first" else "latest first"
-    return RankSpec(Ranking("row_number", 1, 1, ties), strategy, by_seq=by_seq, ttl_ms=ttl_ms)
+    return RankSpec(Ranking("row_number", 1, 1, ties, strategy=strategy), by_seq=by_seq, ttl_ms=ttl_ms)
 
 
 def changelog(rank: RankSpec, of: Input, seed: str, batches: int, changes: int) -> Batches:
     """A random changelog as the strategy takes it."""
-    match rank.strategy:
+    match rank.ranking.strategy:
         case "retract":
             return random_batches((of,), seed, batches, changes)
         case "append":
@@ -224,8 +224,10 @@ class NaiveRank:
                     if row is not None:
                         steps.add(row, was=there, is_=not there, written=False)
             self.out = {at: each for at, each in self.out.items() if at not in old} | new
-            if spec.strategy != "retract":
-                limits = numbers("rank", rows, self.of, spec.ranking.ties) if spec.strategy == "improving" else ranks
+            if spec.ranking.strategy != "retract":
+                limits = (
+                    numbers("rank", rows, self.of, spec.ranking.ties) if spec.ranking.strategy == "improving" else ranks
+                )
                 assert spec.ranking.last is not None
                 dropped = {id(one) for one in rows if limits[id(one)] > spec.ranking.last}
                 self.side.stored = [one for one in self.side.stored if id(one) not in dropped]
@@ -234,7 +236,7 @@ class NaiveRank:
     def _result(self, rows: Sequence[Stored]) -> dict[int, tuple[Stored, int]]:
         """The rows of a partition that are in the result, with the number that may be in the output."""
         spec = self.spec
-        most = math.inf if spec.settled is None else spec.settled + 1
+        most = math.inf if spec.ranking.settled is None else spec.ranking.settled + 1
         ranks = {
             function: {
                 at: min(number, most) for at, number in numbers(function, rows, self.of, spec.ranking.ties).items()

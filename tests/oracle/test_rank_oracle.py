@@ -23,8 +23,8 @@ from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import local_top_k, rank
-from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
-from rowkind.operators.rank.ranking import RankFunction, Ranking
+from rowkind.operators.rank.rank import Rank, RankSpec
+from rowkind.operators.rank.ranking import RankFunction, Ranking, Strategy
 from tests import changelogs
 from tests.oracle.inputs import Batches
 from tests.oracle.naive_join import NaiveSide
@@ -69,7 +69,7 @@ class Case:
 
     def sent(self, batch: Batch) -> Batch:
         """What reaches the operator of a batch."""
-        if not self.tasks or self.rank.strategy == "retract":
+        if not self.tasks or self.rank.ranking.strategy == "retract":
             return batch
         changes = batch.changes
         parts = [changes.filter(changes.seq % self.tasks == task) for task in range(self.tasks)]
@@ -91,7 +91,7 @@ class Case:
         )
 
     def _number(self, function: RankFunction) -> str:
-        settled = self.rank.settled
+        settled = self.rank.ranking.settled
         return function if settled is None else f"least({function}, {settled + 1})"
 
     def _windowed(self, function: RankFunction) -> str:
@@ -115,8 +115,7 @@ def test_the_rank_is_what_sql_says_after_every_batch(
         of = _random_input(generator, strategy)
         first, last = generator.choice(RANGES)
         spec = RankSpec(
-            Ranking(function, first, last),
-            strategy,
+            Ranking(function, first, last, strategy=strategy),
             numbered=generator.choice([None, numbered]),
             identity=identity if strategy == "improving" else None,
             by_seq=of.by_seq,
@@ -143,16 +142,15 @@ def test_conditions_and_further_numbers_are_what_sql_says_after_every_batch(
         asked = generator.choice(NUMBERS)
         admits = generator.choice([None, RowFilter(asked, sql, holds)])
         settles = not bounded and (admits is None or sql == CONDITIONS[-1][0]) and generator.random() < 0.7
+        settled = max(first - 1, 1) if settles else None
         spec = RankSpec(
-            Ranking(function, first, last if bounded else None),
-            strategy,
+            Ranking(function, first, last if bounded else None, strategy=strategy, settled=settled),
             numbered=generator.choice([None, numbered]),
             numbers=tuple(generator.sample(NUMBERS, generator.randint(1, 3))),
             identity=identity if strategy == "improving" else None,
             by_seq=of.by_seq,
             admits=admits,
             asked=(asked,) if admits else (),
-            settled=max(first - 1, 1) if settles else None,
             bound=partition_bound if admits and not bounded and sql == "n <= k" else None,
         )
         return Case(Rank(spec), of, spec, generator.choice([0, 1, 3]))
@@ -220,7 +218,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
         folded.apply(batch, number)
         matched = before + sum(change.sign > 0 for change in batch) - len(folded.stored)
         unmatched = sum(change.sign < 0 for change in batch) - matched
-        if case.rank.strategy == "improving":
+        if case.rank.ranking.strategy == "improving":
             unmatched = len(output.unmatched)
         if wrong := work.differs(output, unmatched):
             return wrong

@@ -13,8 +13,8 @@ import pytest
 
 from rowkind.operators.arrangement import compaction, prefix_scan
 from rowkind.operators.rank import rank
-from rowkind.operators.rank.rank import Rank, RankSpec, Strategy
-from rowkind.operators.rank.ranking import RankFunction, Ranking, Ties
+from rowkind.operators.rank.rank import Rank, RankSpec
+from rowkind.operators.rank.ranking import RankFunction, Ranking, Strategy, Ties
 from tests.oracle.inputs import Batches, with_refreshes
 from tests.oracle.naive_join import NaiveSide
 from tests.oracle.ranked import CONDITIONS, NaiveRank, RankInput, RowFilter, changelog, identity, numbered
@@ -52,13 +52,13 @@ def test_what_each_batch_emits_is_what_the_definition_says(strategy: Strategy, m
                 first,
                 last if bounded else None,
                 generator.choice(TIES),
+                strategy,
+                max(first - 1, 1) if settles else None,
             ),
-            strategy,
             numbered=numbered if with_number else None,
             numbers=generator.choice([(), *((each,) for each in FUNCTIONS)]) if bounded or settles else (),
             admits=admits,
             asked=(asked,) if admits else (),
-            settled=max(first - 1, 1) if settles else None,
             identity=identity if strategy == "improving" else None,
             ttl_ms=generator.choice([1, 2, 5]),
             by_seq=of.by_seq,

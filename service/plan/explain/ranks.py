@@ -30,8 +30,8 @@ def rank(node: PhysicalRank) -> NodeDescription:
         RankDetails(
             ABSENT if condition is None else condition.expression.text,
             ABSENT if bound is None else show(resolved(bound)),
-            ABSENT if node.settled is None else node.settled,
-            node.strategy,
+            ABSENT if node.ranking.settled is None else node.ranking.settled,
+            node.ranking.strategy,
             node.reason,
             spreadable_values(_hot(node)),
         ),
@@ -70,7 +70,7 @@ def _deduplicate(node: PhysicalRank) -> str:
 def _hot(node: PhysicalRank) -> list[PhysicalNode]:
     """The input, if SKEW could spread its partitions."""
     spread = isinstance(node.input, PhysicalRank) and salted(node.input.input)
-    return [node.input] if node.strategy == "retract" and node.ranking.last is not None and not spread else []
+    return [node.input] if node.ranking.strategy == "retract" and node.ranking.last is not None and not spread else []
 
 
 def _facts(node: PhysicalRank) -> Iterator[Fact]:
@@ -79,9 +79,9 @@ def _facts(node: PhysicalRank) -> Iterator[Fact]:
         if node.condition.bound is not None:
             bound = show(resolved(node.condition.bound))
             yield Fact("reads to", f"number {bound}, which all rows of a partition share")
-    if node.settled is not None:
-        yield Fact("numbers", f"those above {node.settled} are not told apart")
-    yield Fact("strategy", node.strategy)
+    if node.ranking.settled is not None:
+        yield Fact("numbers", f"those above {node.ranking.settled} are not told apart")
+    yield Fact("strategy", node.ranking.strategy)
     if node.ranking.ties == "latest first":
         yield Fact("ties", "the later arrival counts")
     yield from hot_keys(_hot(node), "a partition is ranked in one shard")
@@ -89,7 +89,7 @@ def _facts(node: PhysicalRank) -> Iterator[Fact]:
 
 def _state(node: PhysicalRank) -> StepState:
     kind: StateLayout = "one row per key" if node.ranking.takes_one else "top rows"
-    if node.strategy == "retract":
+    if node.ranking.strategy == "retract":
         kind, layout = (
             "every row",
             "every row, in the order of its partition" if node.partition else "every row, in order",
@@ -107,7 +107,7 @@ def _advice(node: PhysicalRank) -> Iterator[Advice]:
     if not node.partition:
         text = f"{node.node} has no PARTITION BY: all its rows are in one shard, which one task has to deal with."
         yield Advice(node.node, "one shard", text)
-    if node.strategy == "retract":
+    if node.ranking.strategy == "retract":
         text = f"{node.node} keeps every row of {called(node.input)}, because {node.reason}. {_with_less(node)}"
         yield Advice(node.node, "every row kept", text)
 
@@ -116,8 +116,8 @@ def _with_less(node: PhysicalRank) -> str:
     """When a rank that keeps every row would keep fewer, or read fewer."""
     if node.ranking.last is not None:
         return "Over a table that only inserts it would keep those that can still reach the range."
-    if node.settled is not None:
-        return f"A change reads a partition up to its number {node.settled} only."
+    if node.ranking.settled is not None:
+        return f"A change reads a partition up to its number {node.ranking.settled} only."
     if node.condition is not None and node.condition.bound is not None:
         return "A change reads a partition up to its bound only."
     return (

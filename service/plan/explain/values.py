@@ -12,9 +12,8 @@ from functools import cache
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.operators.rank.ranking import RankFunction, Ties
+from rowkind.operators.rank.ranking import RankFunction, Strategy, Ties
 from rowkind.service.physical.join_kinds import PhysicalJoinKind
-from rowkind.service.physical.node import RankStrategy
 from rowkind.service.physical.source_table import TopicFormat
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
@@ -269,7 +268,7 @@ class RankDetails(StepValues):
     condition: Annotated[str, "what rows in its range must fulfil besides"]
     bound: Annotated[str, "the column up to which a partition is read, the same in all its rows"]
     settled: Annotated[int, "the number above which numbers are not distinguished"]
-    strategy: Annotated[RankStrategy, "how rows are kept"]
+    strategy: Annotated[Strategy, "how rows are kept"]
     reason: Annotated[str, "why that strategy was chosen, for people"]
     spreadable: Annotated[Sequence[str], "the inputs whose rows of one key the hint SKEW can spread"] = ABSENT
 

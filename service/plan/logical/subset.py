@@ -15,7 +15,6 @@ from rowkind.operators.field_roles import ASIDE, COLUMN, RESULTS
 from rowkind.operators.rank.ranking import RankFunction, Ranking
 from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.clocks import Clock, ColumnTime
-from rowkind.service.physical.node import RankStrategy
 from rowkind.service.plan.logical.node import LogicalSubset, Types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.types import BIGINT, INT
@@ -37,13 +36,11 @@ class LogicalRank(LogicalSubset):
     order: tuple[OrderColumn, ...]
     numbers: Mapping[str, RankFunction] = field(metadata=RESULTS)
     at: exp.Expr = field(metadata=ASIDE)
-    strategy: RankStrategy = "retract"
     reason: str = field(default="", metadata=ASIDE)
     identity: tuple[str, ...] = field(default=(), metadata=COLUMN)
     condition: tuple[exp.Expr, ...] = ()
     asked: Mapping[str, RankFunction] = field(default_factory=dict, metadata=RESULTS)
     bound: str | None = field(default=None, metadata=COLUMN)
-    settled: int | None = None
     in_time: bool = False
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = ("a rank finds rows by their content", False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rowkind.operators.rank.ranking import Strategy
 from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.query import Query
@@ -37,21 +38,23 @@ def _visit(node: LogicalNode) -> LogicalNode:
     if not isinstance(node, LogicalRank):
         return node
     if node.ranking.last is None:
-        return replace(node, strategy="retract", reason="without an upper bound any row may be in the result")
+        return _by(node, "retract", "without an upper bound any row may be in the result")
     below = node.input.input
     if produced(below) == "append":
-        return replace(node, strategy="append", reason="its input only inserts, so what falls out never comes back")
+        return _by(node, "append", "its input only inserts, so what falls out never comes back")
     rows = monotonic(below)
     if rows is not None and rows.key is not None and _improves(node, rows):
-        return replace(
-            node,
-            strategy="improving",
-            identity=rows.key,
-            reason="rows are replaced by their unique key and only ever move to the front, so what falls out comes "
-            "back by itself",
+        reason = (
+            "rows are replaced by their unique key and only ever move to the front, so what falls out comes "
+            "back by itself"
         )
+        return replace(_by(node, "improving", reason), identity=rows.key)
     reason = "its input updates and deletes rows, so any row may come into the range"
-    return replace(node, strategy="retract", reason=reason)
+    return _by(node, "retract", reason)
+
+
+def _by(node: LogicalRank, strategy: Strategy, reason: str) -> LogicalRank:
+    return replace(node, ranking=replace(node.ranking, strategy=strategy), reason=reason)
 
 
 def _improves(rank: LogicalRank, rows: Monotonic) -> bool:

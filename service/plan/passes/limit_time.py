@@ -124,7 +124,7 @@ def check_numbers(query: Query) -> Query:
     for node in walk(query.root):
         if not (isinstance(node, LogicalRank) and node.numbers and node.input.ttl_ms):
             continue
-        last = node.ranking.last if node.settled is None else node.settled + 1
+        last = node.ranking.last if node.ranking.settled is None else node.ranking.settled + 1
         if last is None or last > _LARGEST_NUMBER:
             raise Refusal(
                 f"with a ttl, numbers are kept up to {_LARGEST_NUMBER} only, and this one goes "

@@ -196,7 +196,7 @@ class _Rewriting:
         read_here = set[str]().union(*map(reads, condition))
         rank = LogicalRank(
             LogicalInput(below),
-            _ranking(main, ranges[main.number], order, below),
+            _ranking(main, ranges[main.number], order, below, int(most) if most < last == math.inf else None),
             main.partition,
             order,
             {each.number: each.function for each in windows},
@@ -204,15 +204,16 @@ class _Rewriting:
             condition=condition,
             asked={each.number: each.function for each in windows if each.number in read_here},
             bound=_same_in_partition(by_row, main, below),
-            settled=int(most) if most < last == math.inf else None,
         )
         return rank, above
 
 
-def _ranking(window: LogicalWindow, ranges: Ranges, order: Sequence[OrderColumn], below: LogicalNode) -> Ranking:
+def _ranking(
+    window: LogicalWindow, ranges: Ranges, order: Sequence[OrderColumn], below: LogicalNode, settled: int | None
+) -> Ranking:
     """From the first of the numbers that are asked for to the last."""
     (first, _), (_, last) = ranges[0], ranges[-1]
-    ranking = Ranking(window.function, first, None if last == math.inf else int(last))
+    ranking = Ranking(window.function, first, None if last == math.inf else int(last), settled=settled)
     return replace(ranking, ties=_ties(ranking, order, below)) if _over_of(window) is None else ranking
 
 

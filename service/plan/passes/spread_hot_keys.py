@@ -108,7 +108,7 @@ def _check(join: LogicalJoin, side: LogicalInput, hint: SkewHint, *, may: bool) 
 
 
 def _ranked_twice(rank: LogicalRank, hint: SkewHint) -> LogicalRank:
-    if rank.strategy != "retract":
+    if rank.ranking.strategy != "retract":
         raise Refusal("SKEW is not needed here: each task sends on no more rows than may reach the range", hint.at)
     if rank.ranking.last is None:
         raise Refusal(

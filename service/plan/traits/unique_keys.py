@@ -150,7 +150,7 @@ def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:
         partitions = map(frozenset, product(*telling(node.input.input, node.partition)))
         if node.ranking.first == node.ranking.last:
             found.update(partitions)
-        elif node.settled is None:
+        elif node.ranking.settled is None:
             own = [name for name, function in node.numbers.items() if function == "row_number"]
             found.update(partition | {name} for partition in partitions for name in own)
     return _minimal(found)

@@ -52,7 +52,6 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
         ),
         ranking=rank.ranking,
         numbers=rank.numbers,
-        strategy=rank.strategy,
         reason=rank.reason,
         identity=rank.identity,
         partition=shown(map(resolved, rank.partition)),
@@ -60,7 +59,6 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
         schema=schema,
         calc=nodes.calc(top, edge, schema, named(schema), record),
         condition=rank_condition(rank, node.calc.output, nodes.on_error),
-        settled=rank.settled,
         unmarked=missing_watermarks(rank),
         traits=traits(top, (*shown(map(resolved, rank.partition)), *salts(rank)), edge.needs_before),
     )
@@ -72,6 +70,6 @@ def _holds_contests(rank: LogicalRank) -> bool:
     A group that has expired begins again: its row gets worse, which must take the old one's place.
     """
     below = base(rank.input.input)
-    return rank.strategy == "append" or (
-        rank.strategy == "improving" and isinstance(below, LogicalAggregate) and below.input.ttl_ms is None
+    return rank.ranking.strategy == "append" or (
+        rank.ranking.strategy == "improving" and isinstance(below, LogicalAggregate) and below.input.ttl_ms is None
     )

@@ -76,7 +76,7 @@ def _normalized(ttl_ms: int | None = None) -> Shard:
 
 
 def _ranked(ttl_ms: int | None = None, function: RankFunction = "rank") -> Shard:
-    rank = Rank(RankSpec(Ranking(function, 1, 1), "retract", ttl_ms=ttl_ms))
+    rank = Rank(RankSpec(Ranking(function, 1, 1), ttl_ms=ttl_ms))
     return Shard(rank, RankInput("multiset", by_seq=False).columns)
 
 

@@ -65,8 +65,8 @@ class Partitions:
 def top(last: int, **options: Any) -> Partitions:
     """ROW_NUMBER() <= last over an input that retracts, unless said otherwise."""
     of = {"function": "row_number", "first": 1, "last": last}
-    of |= {name: options.pop(name) for name in ("function", "first", "ties") if name in options}
-    return Partitions(RankSpec(Ranking(**of), **({"strategy": "retract", "by_seq": True} | options)))
+    of |= {name: options.pop(name) for name in ("function", "first", "ties", "strategy") if name in options}
+    return Partitions(RankSpec(Ranking(**of), **({"by_seq": True} | options)))
 
 
 def test_the_first_rows_of_each_partition_are_emitted() -> None:
@@ -195,7 +195,7 @@ def test_rows_without_a_partition_value_are_one_partition() -> None:
 def test_null_values_come_first_or_last_as_the_order_key_says() -> None:
     """Ascending NULL is first here, descending it is last."""
     descending_input = RankInput("multiset", by_seq=True, descending=True)
-    ascending, descending = top(1), Partitions(RankSpec(Ranking("row_number", 1, 1), "retract"), descending_input)
+    ascending, descending = top(1), Partitions(RankSpec(Ranking("row_number", 1, 1)), descending_input)
 
     assert ascending.take("+I 1 7 10", "+I 2 7 NULL") == ["+I 2 7 NULL"]
     assert descending.take("+I 1 7 10", "+I 2 7 NULL") == ["+I 1 7 10"]
@@ -203,7 +203,7 @@ def test_null_values_come_first_or_last_as_the_order_key_says() -> None:
 
 def test_rows_that_agree_in_all_but_the_order_key_are_kept_apart() -> None:
     """Order columns need not be in the payload: a retraction takes back the row with its own order key."""
-    operator = Rank(RankSpec(Ranking("row_number", 1, 1), "retract", numbered=_with_number_only))
+    operator = Rank(RankSpec(Ranking("row_number", 1, 1), numbered=_with_number_only))
     store = MemoryStore()
 
     def take(kind: RowKind, *order_keys: bytes) -> list[tuple[int, bytes]]:
@@ -264,7 +264,9 @@ def test_append_keeps_all_ties_of_a_rank() -> None:
 
 def test_improving_replaces_by_the_unique_key() -> None:
     """An update alone moves its row up; the one it replaces is taken back as it was."""
-    ranks = Partitions(RankSpec(Ranking("row_number", 1, 2), "improving", identity=identity, by_seq=True), IDENTIFIED)
+    ranks = Partitions(
+        RankSpec(Ranking("row_number", 1, 2, strategy="improving"), identity=identity, by_seq=True), IDENTIFIED
+    )
     ranks.take("+I 1 7 10", "+I 2 7 20", "+I 3 7 30")
 
     assert ranks.live == 2
@@ -276,7 +278,9 @@ def test_improving_replaces_by_the_unique_key() -> None:
 
 def test_improving_keeps_the_ties_of_the_last_row() -> None:
     """A row that is updated and keeps its value falls behind its ties, so these are kept."""
-    ranks = Partitions(RankSpec(Ranking("row_number", 1, 1), "improving", identity=identity, by_seq=True), IDENTIFIED)
+    ranks = Partitions(
+        RankSpec(Ranking("row_number", 1, 1, strategy="improving"), identity=identity, by_seq=True), IDENTIFIED
+    )
     ranks.take("+I 1 7 10", "+I 2 7 10")
 
     assert ranks.take("+U 1 7 10") == ["+I 2 7 10", "-D 1 7 10"]
@@ -348,7 +352,7 @@ def test_of_very_many_ties_only_the_first_are_read(ties: Ties, monkeypatch: pyte
 def test_many_rows_with_one_order_code_and_different_order_keys_are_read_together() -> None:
     """The first of them may be the last that came, or come now, and is found."""
     ranks = Partitions(
-        RankSpec(Ranking("row_number", 1, 1), "retract", by_seq=True), RankInput("multiset", by_seq=True, stretch=2)
+        RankSpec(Ranking("row_number", 1, 1), by_seq=True), RankInput("multiset", by_seq=True, stretch=2)
     )
     ranks.take(*(f"+I {n} 7 5" for n in range(2000)))
 
