@@ -234,7 +234,9 @@ def _(value: OrderColumn) -> str:
 
 @text.register
 def _(value: Ranking) -> str:
-    return f"{value.function} {value.first}..{value.last or ''}"
+    strategy = f" strategy={value.strategy}" if value.strategy != "retract" else ""
+    settled = f" settled={value.settled}" if value.settled is not None else ""
+    return f"{value.function} {value.first}..{value.last or ''}{strategy}{settled}"
 
 
 @text.register
