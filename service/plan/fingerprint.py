@@ -36,6 +36,7 @@ from rowkind.service.physical.operators import (
 from rowkind.service.physical.over_call import PhysicalWindowCall
 from rowkind.service.physical.source_table import SourceTable
 from rowkind.service.physical.tree import inputs, walk
+from rowkind.service.plan.tree import rule_for
 from rowkind.service.python.function import called
 
 Fingerprint = dict[str, str]
@@ -176,7 +177,7 @@ class _FactWalk(Walk):
 
     def value(self, value: Any, names: ColumnTexts) -> str:
         """A value, whose columns have these names."""
-        rule = _TEXTS.get(type(value))
+        rule = rule_for(value, _TEXTS)
         return super().value(value, names) if rule is None else rule(value)
 
 
@@ -263,7 +264,8 @@ _SEPARATORS: Mapping[type, str] = dict.fromkeys((Expand, PhysicalAggregateCall, 
 """Between values of these types; a comma between others."""
 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
-    **dict.fromkeys((str, int, bool), str),
+    str: str,
+    int: str,
     tuple: lambda each: _SEPARATORS.get(type(each[0]), ", ").join(map(_text, each)) if each else "",
     Ranking: lambda each: f"function {each.function}, first {each.first}, last {each.last}, ties {each.ties}",
     Column: lambda each: f"{each.name} {each.type.sql}{'' if each.type.nullable else ' NOT NULL'}",

@@ -105,6 +105,11 @@ class Queries(Protocol):
         ...
 
 
+def alias_for(queries: Queries, context: Context, stem: str) -> str:
+    """An alias that no relation of a query has, for one that was given none."""
+    return queries.invent(context.path, stem).removeprefix(context.path).rstrip(".")
+
+
 @dataclass
 class Names:
     """Names for computed columns of one SELECT, which are readable, and none of them the name of another column."""

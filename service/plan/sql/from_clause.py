@@ -16,7 +16,7 @@ from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.sql.context import Context, Queries, check_reach
+from rowkind.service.plan.sql.context import Context, Queries, alias_for, check_reach
 from rowkind.service.plan.sql.correlations import beyond
 from rowkind.service.plan.sql.domain import domain
 from rowkind.service.plan.sql.generators import generator, in_from
@@ -234,7 +234,7 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
         raise Refusal(f"{kind.upper()} JOIN LATERAL is not supported: write CROSS JOIN or LEFT JOIN LATERAL", lateral)
     if left.node is None:
         return _item(exp.Subquery(this=lateral.this.this, alias=lateral.args.get("alias")), context, queries)
-    alias = lateral.alias or queries.invent(context.path, "lateral").removeprefix(context.path).rstrip(".")
+    alias = lateral.alias or alias_for(queries, context, "lateral")
     path, columns_ = f"{context.path}{alias}", column_aliases(lateral)
     queries.note(path)
     inner = queries.select(lateral.this.this, context.below(f"{path}.", left.scope, left.node, named=not columns_))

@@ -27,7 +27,7 @@ from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.scalar.functions import REFUSED
 from rowkind.service.plan.scalar.job_functions import ROWS, function_of
 from rowkind.service.plan.scalar.scalars import compile_condition, compile_scalar
-from rowkind.service.plan.sql.context import Context, Queries
+from rowkind.service.plan.sql.context import Context, Queries, alias_for
 from rowkind.service.plan.sql.grouping import calls, no_aggregates
 from rowkind.service.plan.sql.scope import Relation, Scope
 
@@ -121,7 +121,7 @@ def in_from(
     found: Generator, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[LogicalNode, Scope]:
     """The rows of FROM so far, each as often as it has elements, and what names mean then. Raises Refusal."""
-    alias = found.alias or _invented(found, context, queries)
+    alias = found.alias or alias_for(queries, context, found.word.lower())
     taken = [*(other.alias for other in scope.relations), *scope.spent]
     if alias.lower() in map(str.lower, taken):
         raise Refusal(f"two tables in FROM are called {alias}: give one another alias", found.call)
@@ -155,7 +155,7 @@ def in_select(
         if not isinstance(item, exp.Alias | exp.Aliases):
             names = []
         rows, relation = _expanded(
-            replace(found, names=tuple(names)), _invented(found, context, queries), rows, scope, context
+            replace(found, names=tuple(names)), alias_for(queries, context, found.word.lower()), rows, scope, context
         )
         scope = replace(scope, relations=(*scope.relations, replace(relation, hidden=True)))
         items += [_item(relation, name, found.call) for name in relation.columns]
@@ -246,10 +246,6 @@ def _item(relation: Relation, name: str, at: exp.Expr) -> exp.Expr:
     column = exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(relation.alias, quoted=True))
     column.this.meta.update(next((each.meta for each in at.walk() if "start" in each.meta), {}))
     return exp.alias_(column, name, quoted=True)
-
-
-def _invented(found: Generator, context: Context, queries: Queries) -> str:
-    return queries.invent(context.path, found.word.lower()).removeprefix(context.path).rstrip(".")
 
 
 def _names(at: exp.Expr) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rowkind.service.plan.logical.calc import LogicalProject, LogicalScan
 from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.sql.context import Context, Named, Queries
+from rowkind.service.plan.sql.context import Context, Named, Queries, alias_for
 from rowkind.service.plan.sql.empty_groups import in_each_group
 from rowkind.service.plan.sql.match_recognize import matched
 from rowkind.service.plan.sql.parse import values_query
@@ -73,7 +73,7 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
         at = exp.Subquery(this=values_query(at), alias=at.args.get("alias"))
     if isinstance(at, exp.Subquery):
         _only(at, "this form of a derived table")
-        alias = at.alias or queries.invent(context.path, "derived").removeprefix(context.path).rstrip(".")
+        alias = at.alias or alias_for(queries, context, "derived")
         named = Named(at.this, column_aliases(at), context.with_, context.depth)
         return _derived(named, alias, at, context, queries)
     if not isinstance(at, exp.Table) or not isinstance(at.this, exp.Identifier):
@@ -112,7 +112,7 @@ def _in_windows(windows: WindowFunction, at: exp.Expr, context: Context, queries
     """The rows of a table function in the windows that it speaks of."""
     _only(at, "this way to call a table function")
     rows = windows.rows.copy()
-    alias = at.alias or rows.name or queries.invent(context.path, "windows").removeprefix(context.path).rstrip(".")
+    alias = at.alias or rows.name or alias_for(queries, context, "windows")
     rows.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     found = relation_of(rows, context, queries)
     node, relation = found.node, found.relation
@@ -136,7 +136,7 @@ def _in_windows(windows: WindowFunction, at: exp.Expr, context: Context, queries
 
 def _matched(at: MatchClause, context: Context, queries: Queries) -> Related:
     """What comes out of MATCH_RECOGNIZE."""
-    alias = at.alias or queries.invent(context.path, "match").removeprefix(context.path).rstrip(".")
+    alias = at.alias or alias_for(queries, context, "match")
     path = f"{context.path}{alias}"
     found = relation_of(at.this, replace(context, path=f"{path}."), queries)
     if found.links:

@@ -84,11 +84,11 @@ def _times(known: Below) -> dict[str, EventTime]:
 
 
 @memoized
-def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
+def _known(node: LogicalNode) -> Below:
     """What is known of a node's columns: those that follow times, and those of rows as tables have them."""
     rule = rule_for(node, _RULES)
     assert rule is not None, f"{type(node).__name__} is of no shape"
-    return {**rule(node)}
+    return rule(node)
 
 
 def _in_time(node: LogicalTemporalFilter) -> Below:
