@@ -10,12 +10,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tests.fuzz.aggregate_calls import SUMMED, aggregate_call
 from tests.fuzz.expressions import Expressions, Name
 from tests.fuzz.overs import over
 from tests.fuzz.relations import From, Output, Query, Relations
 from tests.fuzz.schemas import Kind, Table
 
-_SUMMED: tuple[Kind, ...] = ("int", "decimal", "double")
 _UNITED: tuple[Kind, ...] = ("int", "int", "int", "string", "string", "decimal", "double", "date")
 _BOUNDS = ("<= 2", "<= 2", "= 1", "= 1", "< 4", "BETWEEN 1 AND 2", "= 2", "BETWEEN 2 AND 3")
 _MORE_BOUNDS = (
@@ -113,9 +113,10 @@ class Queries:
 
     def _over_partition(self, from_: From, name: str) -> tuple[str, Output]:
         """What the row's partition says about it."""
-        rng, (call, kind) = self._rng, self._call(from_.names)
+        rng = self._rng
+        call, kind = aggregate_call(rng, from_.names)
         while call.startswith("CAST") or "DISTINCT" in call:
-            call, kind = self._call(from_.names)
+            call, kind = aggregate_call(rng, from_.names)
         text, kind = over(rng, from_.names, call, kind)
         return text, Output(name, kind)
 
@@ -168,7 +169,7 @@ class Queries:
         rng = self._rng
         outer = [each for each in from_.names if not each.local]
         text, inner, where = self._inner(outer, linked=rng.random() < 0.8, equal=rng.random() < 0.6)
-        call, kind = self._call(inner)
+        call, kind = aggregate_call(rng, inner)
         return f"(SELECT {call} FROM {text}{where})", Output(name, kind)
 
     def _inner(self, outer: Sequence[Name], *, linked: bool, equal: bool = False) -> tuple[str, tuple[Name, ...], str]:
@@ -215,13 +216,13 @@ class Queries:
                 read = Name(expressions.value(read.kind, 2), read.kind)
             if read.text not in [each.text for each in groups] and not _constant(read.text):
                 groups.append(read)
-        calls = [Name(*self._call(from_.names)) for _ in range(rng.randint(0 if groups else 1, 3))]
+        calls = [Name(*aggregate_call(rng, from_.names)) for _ in range(rng.randint(0 if groups else 1, 3))]
         hint = ""
         if groups and rng.random() < 0.06:
             read = rng.choice(from_.names)
             hint, calls = "/*+ SPLIT_DISTINCT */ ", [Name(f"COUNT(DISTINCT {read.text})", "int")]
-            calls += [Name(f"SUM(DISTINCT {read.text})", read.kind)] * (read.kind in _SUMMED)
-            others = [self._call(from_.names) for _ in range(rng.randint(0, 2))]
+            calls += [Name(f"SUM(DISTINCT {read.text})", read.kind)] * (read.kind in SUMMED)
+            others = [aggregate_call(rng, from_.names) for _ in range(rng.randint(0, 2))]
             calls += [Name(*each) for each in others if "DISTINCT" not in each[0]]
         known = Expressions(rng, (*groups, *calls))
         listed_names = [each for each in (*groups, *calls) if each in calls or rng.random() < 0.85]
@@ -258,43 +259,6 @@ class Queries:
         if form < 0.3 and all(each.text in texts for each in groups):
             return f" GROUP BY {', '.join(items[texts.index(each.text)][1].name for each in groups)}"
         return f" GROUP BY {', '.join(each.text for each in groups)}"
-
-    def _call(self, names: Sequence[Name]) -> tuple[str, Kind]:
-        """An aggregate, and its kind."""
-        rng, expressions = self._rng, Expressions(self._rng, names)
-        read = rng.choice(names)
-        text = expressions.value(read.kind, 1) if rng.random() < 0.2 else read.text
-        distinct = "DISTINCT " if rng.random() < 0.2 else ""
-        choices: list[tuple[str, Kind]] = [
-            ("COUNT(*)", "int"),
-            (f"COUNT({distinct}{text})", "int"),
-            (f"{rng.choice(('MIN', 'MAX'))}({text})", read.kind),
-            (f"COUNT_IF({expressions.condition(0)})", "int"),
-            (f"{rng.choice(('BOOL_AND', 'BOOL_OR'))}({expressions.condition(0)})", "boolean"),
-        ]
-        # Of these DuckDB gives the one result that there is.
-        choices.append((f"{rng.choice(('MIN_BY', 'MAX_BY'))}({text}, {text})", read.kind))
-        if read.kind == "int":
-            choices.append((f"MEDIAN({text})", "ratio"))
-            choices.append((f"{rng.choice(('BIT_AND', 'BIT_OR', 'BIT_XOR'))}({text})", "int"))
-        if read.kind == "string":
-            ordered = f"DISTINCT {text}, ',') WITHIN GROUP (ORDER BY {text}{rng.choice(('', ' DESC'))}"
-            choices.append((f"{rng.choice(('LISTAGG', 'STRING_AGG'))}({ordered})", "string"))
-        if read.kind in _SUMMED:
-            choices += [(f"SUM({distinct}{text})", read.kind)] * 3
-            # DuckDB's average of decimals is a DOUBLE.
-            average = f"CAST(AVG({distinct}CAST({text} AS DECIMAL(10,2))) AS DECIMAL(18,6))"
-            choices.append((average, "decimal") if read.kind == "decimal" else (f"AVG({distinct}{text})", "ratio"))
-        if len(names) > 1 and rng.random() < 0.1:
-            other = rng.choice(names)
-            choices = [(f"COUNT(DISTINCT {read.text}, {other.text})", "int")]
-        call, kind = rng.choice(choices)
-        if rng.random() < 0.2 and not call.startswith("CAST"):
-            call = f"{call} FILTER (WHERE {expressions.condition()})"
-        if rng.random() < 0.1:
-            divisor = expressions.name("int")
-            call, kind = f"MAX(6 / {divisor}) FILTER (WHERE {divisor} <> 0)", "ratio"
-        return call, kind
 
     def _ranked(self, depth: int) -> Query:
         """Rows with numbers within a range, with the number or without."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,52 +99,55 @@ def over(rows: Iterable[Arrived], calls: Sequence[OverCall]) -> Counter[Row]:
 
 
 def _value(of: OverCall, part: list[Row], at: int) -> int | None:
-    own = position(part[at])
-    before = [position(row) for row in part if position(row) < own]
-    match of.function:
-        case "row_number":
-            return at + 1
-        case "rank":
-            return len(before) + 1
-        case "dense_rank":
-            return len(set(before)) + 1
-        case "percent_rank":
-            return int(1000 * (len(before) / max(1, len(part) - 1)))
-        case "cume_dist":
-            return int(1000 * (len([row for row in part if position(row) <= own]) / len(part)))
-        case "ntile":
-            least, more = divmod(len(part), of.nth)
-            tiles = (number for number in range(of.nth) for _ in range(least + (number < more)))
-            return list(tiles)[at] + 1
-    frame = of.frame
-
-    def inside(number: int) -> bool:
-        distance = number - at if frame.kind == "rows" else position(part[number]) - own
-        late = frame.start is None or distance >= frame.start
-        return late and (frame.end is None or distance <= frame.end)
-
-    rows = [row for number, row in enumerate(part) if inside(number)]
-    there = [row[2] for row in rows if row[2] is not None]
+    if of.function in NUMBERINGS:
+        return NUMBERINGS[of.function](part, at, of.nth)
+    rows = list(_frame(of, part, at))
+    present = [row[2] for row in rows if row[2] is not None]
+    if of.function in AGGREGATES:
+        return _aggregate(of.function, present)
     missing = part[at][0] if of.default else None
-    if of.skips:
-        rows = [row for row in rows if row[2] is not None]
-    match of.function:
-        case "lag" if of.skips:
-            behind = [row[2] for row in part[:at] if row[2] is not None]
-            return behind[-of.nth] if len(behind) >= of.nth else missing
-        case "lag" | "lead":
-            return rows[0][2] if rows else missing
-        case "first_value" | "nth_value":
-            return rows[of.nth - 1][2] if len(rows) >= of.nth else missing
-        case "last_value":
-            return rows[-1][2] if rows else missing
-        case "count":
-            return len(there)
-        case "avg":
-            return int(1000 * (sum(there) / len(there))) if there else None
-        case "sum":
-            return sum(there) if there else None
-        case "min":
-            return min(there, default=None)
-        case _:
-            return max(there, default=None)
+    found = present if of.skips else [row[2] for row in rows]
+    if of.skips and of.function == "lag":
+        before = [row[2] for row in part[:at] if row[2] is not None]
+        return before[-of.nth] if len(before) >= of.nth else missing
+    place = {"first_value": of.nth - 1, "nth_value": of.nth - 1, "last_value": len(found) - 1}.get(of.function, 0)
+    return found[place] if 0 <= place < len(found) else missing
+
+
+def _frame(of: OverCall, part: list[Row], at: int) -> Iterator[Row]:
+    start, end = of.frame.start, of.frame.end
+    for number, row in enumerate(part):
+        distance = number - at if of.frame.kind == "rows" else position(row) - position(part[at])
+        if (start is None or distance >= start) and (end is None or distance <= end):
+            yield row
+
+
+def _aggregate(function: OverFunction, present: list[int]) -> int | None:
+    if function == "count":
+        return len(present)
+    if not present:
+        return None
+    if function == "avg":
+        return int(1000 * (sum(present) / len(present)))
+    return {"sum": sum, "min": min, "max": max}[function](present)
+
+
+def _before(part: list[Row], at: int) -> list[int]:
+    """The order of the rows before a row."""
+    return [position(row) for row in part if position(row) < position(part[at])]
+
+
+def _tile(part: list[Row], at: int, tiles: int) -> int:
+    least, more = divmod(len(part), tiles)
+    return [number for number in range(tiles) for _ in range(least + (number < more))][at] + 1
+
+
+NUMBERINGS: Mapping[str, Callable[[list[Row], int, int], int]] = {
+    "row_number": lambda _, at, __: at + 1,
+    "rank": lambda part, at, _: len(_before(part, at)) + 1,
+    "dense_rank": lambda part, at, _: len(set(_before(part, at))) + 1,
+    "percent_rank": lambda part, at, _: int(1000 * (len(_before(part, at)) / max(1, len(part) - 1))),
+    "cume_dist": lambda part, at, _: int(1000 * (sum(position(row) <= position(part[at]) for row in part) / len(part))),
+    "ntile": _tile,
+}
+"""Numbers a row has by its place in the partition; the last argument is that of NTILE."""

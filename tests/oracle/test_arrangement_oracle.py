@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import Uint64s, binary
 from rowkind.operators.columns.hashing import hash64
+from tests.oracle.cuts import drawn
 from tests.seeds import seeds
 
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset", "ordered")
@@ -84,49 +85,72 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
     monkeypatch.setattr(compaction, "SMALL_RUN", 2)
     monkeypatch.setattr(compaction, "FUEL", 2)
     monkeypatch.setattr(prefix_scan, "MANY", 1)
-    seed = f"{layout}, {segment_rows}, {ttl_ms}, {number}"
-    print(f"seed '{seed}'")
-    generator = random.Random(seed)
-    by_number, old_batches = layout == "ordered" and generator.random() < 0.5, generator.choice([0, BATCHES // 3])
-    kind = Kind(layout, ttl_ms, by_number, severally=False)
-    keys: list[bytes | None] = [None, *(b"key %d" % number for number in range(generator.choice([1, 4, 40])))]
-    store, live, now, seq, rested = MemoryStore(), Counter[Entry](), 0, 0, 0
+    [generator] = drawn(f"{layout}, {segment_rows}, {ttl_ms}", [number])
+    changing = Changing.of(generator, layout, ttl_ms)
+    old_batches, rested = generator.choice([0, BATCHES // 3]), 0
     for batch in range(BATCHES):
-        now += generator.choice([0, 1, 1, 2])
-        kind.severally = batch < old_batches
-        live = Counter({entry: count for entry, count in live.items() if ttl_ms is None or entry[3] + ttl_ms > now})
-        before, live_before = store.copy(), live.copy()
-        lost = generator.random() < 0.1
+        changing.pass_time(generator.choice([0, 1, 1, 2]))
+        changing.kind.severally = batch < old_batches
         shrinks = batch > BATCHES * 2 // 3 or generator.random() < 0.2
-        while True:
-            step: Counter[Entry] = Counter()
-            for _ in range(generator.choice([0, 1, 3, 12])):
-                if live and generator.random() < (0.8 if shrinks else 0.3):
-                    entry = generator.choice(list(live.elements()))
-                    step[entry] -= 1
-                else:
-                    seq += 1
-                    entry = _random_entry(generator, keys, now, generator.choice([seq, max(1, seq - 2)]))
-                    step[entry] += 1
-                live = Counter({one: count for one, count in (live_before + step).items() if count})
-            finished = _finish(store, kind, now, step)
-            appended = sum(1 for count in step.values() if count)
-            # Rows of one place and seq are merged in one go; here there are up to four.
-            most = compaction.FUEL * appended + max(segment_rows, 4)
-            assert finished.merged_rows <= most, "merged beyond the fuel"
-            _assert_state(kind, store, now, live, TOPS[batch % len(TOPS)])
-            rested += bool(_manifest(store).merges)
-            if not lost:
-                break
-            # The batch did not commit: the store is as it was, and the batch comes again, in another form.
-            store, live, lost = before.copy(), live_before.copy(), False
+        before, live = changing.store.copy(), changing.live
+        # A batch that does not commit leaves the store as it was, and comes again, in another form.
+        for _ in range(1 + (generator.random() < 0.1)):
+            changing.store, changing.live = before.copy(), live
+            changing.batch(segment_rows, shrinks=shrinks)
+            _assert_state(changing.kind, changing.store, changing.now, changing.live, TOPS[batch % len(TOPS)])
+            rested += bool(_manifest(changing.store).merges)
     assert rested or ttl_ms == 3 or segment_rows > 4, "no merge rested between batches"
-    everything = Counter({entry: -count for entry, count in live.items()})
-    _finish(store, kind, now, everything)
-    if ttl_ms is None:
-        assert list(store) == [], "blobs are left although all rows were retracted"
-    _finish(store, kind, now + (ttl_ms or 0), Counter())
-    assert list(store) == [], "blobs are left although all rows have expired"
+    changing.assert_nothing_is_left()
+
+
+@dataclass
+class Changing:
+    """A store under random changes, and the rows that an arrangement has to find in it."""
+
+    generator: random.Random
+    kind: Kind
+    keys: list[bytes | None]
+    store: MemoryStore = field(default_factory=MemoryStore)
+    live: Counter[Entry] = field(default_factory=Counter)
+    now: int = 0
+    seq: int = 0
+
+    @classmethod
+    def of(cls, generator: random.Random, layout: Layout, ttl_ms: int | None) -> Changing:
+        """An empty store; random are the number of keys, and whether the order is by number."""
+        by_number = layout == "ordered" and generator.random() < 0.5
+        keys = [b"key %d" % number for number in range(generator.choice([1, 4, 40]))]
+        return cls(generator, Kind(layout, ttl_ms, by_number, severally=False), [None, *keys])
+
+    def pass_time(self, ms: int) -> None:
+        """Forget the rows that expire meanwhile."""
+        self.now += ms
+        ttl = self.kind.ttl_ms
+        self.live = Counter({row: count for row, count in self.live.items() if ttl is None or row[3] + ttl > self.now})
+
+    def batch(self, segment_rows: int, *, shrinks: bool) -> None:
+        """Append random rows and retractions, which merges no more than they pay for."""
+        generator, before, step = self.generator, self.live, Counter[Entry]()
+        for _ in range(generator.choice([0, 1, 3, 12])):
+            if self.live and generator.random() < (0.8 if shrinks else 0.3):
+                step[generator.choice(list(self.live.elements()))] -= 1
+            else:
+                self.seq += 1
+                seq = generator.choice([self.seq, max(1, self.seq - 2)])
+                step[_random_entry(generator, self.keys, self.now, seq)] += 1
+            self.live = Counter({one: count for one, count in (before + step).items() if count})
+        finished = _finish(self.store, self.kind, self.now, step)
+        appended = sum(1 for count in step.values() if count)
+        # Rows of one place and seq are merged in one go; here there are up to four.
+        assert finished.merged_rows <= compaction.FUEL * appended + max(segment_rows, 4), "merged beyond the fuel"
+
+    def assert_nothing_is_left(self) -> None:
+        """Retract all rows: no blobs are left, at the latest when what was retracted has expired."""
+        _finish(self.store, self.kind, self.now, Counter({entry: -count for entry, count in self.live.items()}))
+        if self.kind.ttl_ms is None:
+            assert list(self.store) == [], "blobs are left although all rows were retracted"
+        _finish(self.store, self.kind, self.now + (self.kind.ttl_ms or 0), Counter())
+        assert list(self.store) == [], "blobs are left although all rows have expired"
 
 
 def _assert_state(kind: Kind, store: MemoryStore, now: int, live: Counter[Entry], top: Top) -> None:

@@ -26,7 +26,7 @@ import pytest
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST
 from tests.clocked import Clocked
-from tests.oracle.cuts import as_json, as_rows, cut, query_of
+from tests.oracle.cuts import as_json, as_rows, cut, drawn, query_of
 from tests.seeds import seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -187,22 +187,29 @@ COMPARISONS = (">=", ">", "<=", "<")
 MODES = ({"a": "append", "b": "append"}, {"a": "append", "b": "retract"}, {"a": "retract", "b": "retract"})
 
 
-def compared(
-    folder: Path, seed: str, modes: Mapping[str, str], sql: str, oracle: str, *, emit: str, timed: bool, nulls: bool
-) -> None:
-    """Run the query over random changes and compare it after every batch, with restarts, and in the end of time."""
-    print(f"seed '{seed}'")
-    dice = random.Random(seed)
-    query = running(folder, modes, sql, f"mode: retract, emit: {emit}", timed=timed)
-    model = Model(modes["b"] if modes["b"] in ("upsert", "changelog") else None, timed)
-    for batch in cut(dice, changes_of(dice, modes, 50, nulls=nulls)):
-        query.batch(0, *(as_line(each, modes) for each in batch))
-        query.restart()
-        model.batch(batch)
-        assert as_rows(query) == model.query(oracle, model.watermark if emit == "final" else None), batch
-    query.end()
-    if emit == "changes":
-        assert as_rows(query) == model.query(oracle, None)
+@dataclass(frozen=True)
+class Comparison:
+    """A query over two tables of these modes, and the same of DuckDB."""
+
+    modes: Mapping[str, str]
+    sql: str
+    oracle: str
+    emit: str = "changes"
+    timed: bool = False
+    nulls: bool = False
+
+    def check(self, folder: Path, dice: random.Random) -> None:
+        """Compare the results after every batch of random changes, with restarts, and in the end of time."""
+        query = running(folder, self.modes, self.sql, f"mode: retract, emit: {self.emit}", timed=self.timed)
+        model = Model(self.modes["b"] if self.modes["b"] in ("upsert", "changelog") else None, self.timed)
+        for batch in cut(dice, changes_of(dice, self.modes, 50, nulls=self.nulls)):
+            query.batch(0, *(as_line(each, self.modes) for each in batch))
+            query.restart()
+            model.batch(batch)
+            assert as_rows(query) == model.query(self.oracle, model.watermark if self.emit == "final" else None), batch
+        query.end()
+        if self.emit == "changes":
+            assert as_rows(query) == model.query(self.oracle, None)
 
 
 @pytest.mark.parametrize("timed", [False, True])
@@ -210,15 +217,11 @@ def compared(
 @pytest.mark.parametrize("modes", MODES, ids=lambda modes: "-".join(modes.values()))
 def test_the_nearest_row_is_duckdbs(tmp_path: Path, modes: Mapping[str, str], compares: str, timed: bool) -> None:
     """With times and keys that are NULL, with a watermark and without."""
-    for number in seeds(1):
+    for number, dice in enumerate(drawn(f"{modes} {compares} {timed}", seeds(1))):
         left, spelled = ("LEFT", "")[number % 2], (ASOF, MATCH)[(number + len(compares)) % 2]
-        sql, oracle = (
-            spelled.format(left=left, compares=compares),
-            ORACLE.format(left=bool(left), compares=compares, also=""),
-        )
-        compared(
-            tmp_path, f"{sql} {modes} {timed} {number}", modes, sql, oracle, emit="changes", timed=timed, nulls=True
-        )
+        sql = spelled.format(left=left, compares=compares)
+        oracle = ORACLE.format(left=bool(left), compares=compares, also="")
+        Comparison(modes, sql, oracle, timed=timed, nulls=True).check(tmp_path, dice)
 
 
 @pytest.mark.parametrize(("emit", "timed"), [("changes", False), ("changes", True), ("final", True)])
@@ -232,13 +235,11 @@ def test_versions_of_a_table_are_those_of_the_model(
     tmp_path: Path, modes: Mapping[str, str], left: str, emit: str, timed: bool
 ) -> None:
     """Each left row has the version that is valid at its time, whichever comes first, and closed ones do not change."""
-    for number in seeds(2):
+    for number, dice in enumerate(drawn(f"{modes} {left} {emit} {timed}", seeds(2))):
         also = ("", MORE)[number % 2]
         sql = VERSION.format(left=left, also=also)
         oracle = ORACLE.format(left=bool(left), compares=">=", also=also)
-        compared(
-            tmp_path, f"{sql} {modes} {emit} {timed} {number}", modes, sql, oracle, emit=emit, timed=timed, nulls=False
-        )
+        Comparison(modes, sql, oracle, emit, timed).check(tmp_path, dice)
 
 
 @pytest.mark.parametrize("timed", [False, True])
@@ -247,12 +248,11 @@ def test_versions_of_a_view_of_last_rows_are_the_rows_of_its_table(
     tmp_path: Path, modes: Mapping[str, str], timed: bool
 ) -> None:
     """The view has the last row of each key; each left row has the one that it had at its time."""
-    for number in seeds(1):
+    for number, dice in enumerate(drawn(f"view {modes} {timed}", seeds(1))):
         left, also = ("LEFT", "")[number % 2], MORE if timed else ""
         sql = VIEWED.format(left=left, also=also)
         oracle = ORACLE.format(left=bool(left), compares=">=", also=also)
-        seed = f"{sql} {modes} {timed} {number}"
-        compared(tmp_path, seed, modes, sql, oracle, emit="changes", timed=timed, nulls=False)
+        Comparison(modes, sql, oracle, timed=timed).check(tmp_path, dice)
 
 
 @pytest.mark.parametrize("left", ["", "LEFT"])
@@ -263,11 +263,8 @@ def test_versions_of_a_view_of_last_rows_are_the_rows_of_its_table(
 )
 def test_a_lookup_by_processing_time_is_not_revised(tmp_path: Path, modes: Mapping[str, str], left: str) -> None:
     """A left row has what its key had at the end of the batch in which it came, until it goes itself."""
-    for number in seeds(2):
+    for number, dice in enumerate(drawn(f"now {left} {modes}", seeds(2))):
         also = ("", MORE)[number % 2]
-        seed = f"{NOW} {left} {modes} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
         query = running(tmp_path, modes, NOW.format(left=left, also=also), "mode: retract", timed=False)
         there: dict[Any, tuple[Any, ...]] = {}
         met: dict[Any, tuple[Any, ...]] = {}
@@ -315,10 +312,10 @@ def test_final_rows_of_an_asof_join_come_once(
     tmp_path: Path, modes: Mapping[str, str], compares: str, left: str
 ) -> None:
     """With `emit: final` they are those before the watermark, and none is taken back."""
-    for number in seeds(1):
-        sql = ASOF.format(left=left, compares=compares)
-        oracle = ORACLE.format(left=bool(left), compares=compares, also="")
-        compared(tmp_path, f"final {sql} {modes} {number}", modes, sql, oracle, emit="final", timed=True, nulls=False)
+    sql = ASOF.format(left=left, compares=compares)
+    oracle = ORACLE.format(left=bool(left), compares=compares, also="")
+    for dice in drawn(f"final {modes} {compares} {left}", seeds(1)):
+        Comparison(modes, sql, oracle, "final", timed=True).check(tmp_path, dice)
 
 
 def as_line(change: Change, modes: Mapping[str, str]) -> tuple[str, str, dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -28,25 +28,26 @@ _TRIES = 200
 """After so many steps a batch is over, though it be empty: an append table with a key has no change left at last."""
 
 
+_VALUES: Mapping[str, Callable[[random.Random], Any]] = {
+    "INT": lambda rng: rng.randint(1, 6),
+    "BIGINT": lambda rng: rng.randint(1, 6),
+    "DOUBLE": lambda rng: rng.choice([0.0, -0.0, 1.0, 2.0, 2.5, float("nan")]),
+    "STRING": lambda rng: rng.choice(["", "a", "b", "A%", "é_"]),
+    "DATE": lambda rng: date(2026, 1, rng.randint(1, 4)),
+    "TIMESTAMP": lambda rng: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=rng.randint(0, 72)),
+    "BOOLEAN": lambda rng: rng.random() < 0.5,
+    "DECIMAL": lambda rng: Decimal(rng.randint(0, 60)).scaleb(-1),
+}
+"""Values from a small range, so that keys meet."""
+
+
 def random_value(rng: random.Random, type_: Type) -> Any:
-    """A value from a small range, so that keys meet; now and then NULL."""
+    """A value from a small range; now and then NULL."""
     if type_.nullable and rng.random() < 0.15:
         return None
-    match type_.sql:
-        case "INT" | "BIGINT":
-            return rng.randint(1, 6)
-        case "DOUBLE":
-            return rng.choice([0.0, -0.0, 1.0, 2.0, 2.5, float("nan")])
-        case "STRING":
-            return rng.choice(["", "a", "b", "A%", "é_"])
-        case "DATE":
-            return date(2026, 1, rng.randint(1, 4))
-        case "TIMESTAMP":
-            return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=rng.randint(0, 72))
-        case "BOOLEAN":
-            return rng.random() < 0.5
-        case sql if sql.startswith("DECIMAL"):
-            return Decimal(rng.randint(0, 60)).scaleb(-1)
+    name = type_.sql.partition("(")[0]
+    if name in _VALUES:
+        return _VALUES[name](rng)
     match type_.kind:
         case "array":
             return [random_value(rng, type_.element) for _ in range(rng.choice((0, 1, 1, 2, 3)))]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import Row
-from pyspark.sql.streaming.tws_tester import TwsTester
 
 from rowkind.avro.json_rows import decode
 from rowkind.operators.arrangement.arrangement import StateSize
@@ -25,96 +23,27 @@ from rowkind.operators.columns.changes import Changes, Rows, binary
 from rowkind.operators.operator import Output
 from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.failures import OnFailure
-from rowkind.service.execute.members import Member, Wrap, address, addressed
+from rowkind.service.execute.members import Member, address, addressed
 from rowkind.service.execute.metrics import sample
 from rowkind.service.execute.route import deliver, leave
 from rowkind.service.execute.stage import members
 from rowkind.service.physical.graph import graph
 from rowkind.service.query.memory import Fold, pruned
-from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.errors import UnmatchedRetractionError
 from rowkind.service.spark.placement import placement
-from rowkind.service.spark.processor import Level, OperatorProcessor
 from tests.clocked import Clocked, Line, job_of
 from tests.spark.distinct import Distinct, batch_of, changes, fold, packed, unpacked, way_out
+from tests.spark.one_shard import Running, Sent
 from tests.spark.running import LEVEL, SINK, WRITER, alone
 
 ROWS_IN = sample("rowkind_operator_rows_in_total", sink=SINK, operator="distinct", kind="+I")
 ROWS_OUT = sample("rowkind_operator_rows_out_total", sink=SINK, operator="distinct", kind="+I")
 UNMATCHED = sample("rowkind_unmatched_retractions_total", sink=SINK, operator="distinct")
 
-Edge = tuple[int, int, bytes]
-"""A row of an edge: label, level and block."""
-
 
 def letters(lost: Changes) -> pa.BinaryArray:
     """The dead letter of a row is the row in brackets."""
     return packed(b"[" + row + b"]" for row in unpacked(lost.payload))
-
-
-@dataclass(frozen=True)
-class Sent:
-    """The blocks that have come out of a batch, with label and level."""
-
-    blocks: list[tuple[int, int, Block]]
-
-    @property
-    def counters(self) -> Mapping[str, float]:
-        """What was counted, which is in one block."""
-        (counters,) = [block.counters for _, _, block in self.blocks if block.counters]
-        return counters
-
-    @property
-    def batch(self) -> Batch:
-        """All that came out, as one batch."""
-        return Batch.concat([block.batch for _, _, block in self.blocks])
-
-    @property
-    def changes(self) -> Changes:
-        """All changes."""
-        return self.batch.changes
-
-    @property
-    def rows(self) -> list[bytes]:
-        """The bytes of all rows."""
-        return sorted(unpacked(self.changes.payload))
-
-    def rows_for(self, place: int) -> list[bytes]:
-        """The bytes of the rows for one consumer."""
-        return sorted(unpacked(addressed(self.batch, place).changes.payload))
-
-
-class Running:
-    """A processor over Spark's in-memory double of its state; of one operator if no members are given."""
-
-    def __init__(
-        self,
-        labels: Sequence[int] = (0,),
-        *,
-        members: Sequence[Member] | None = None,
-        level: int = LEVEL,
-        writer: int = WRITER,
-        wrap: Wrap | None = None,
-        **options: Any,
-    ) -> None:
-        if members is None:
-            members = [Member(0, SINK, "distinct", "state", Distinct(), (way_out(level=writer),), wrap=wrap)]
-        processor = OperatorProcessor(Level(members, level, writer, labels), limits=CacheLimits(0, 0), **options)
-        self._level = level
-        self._tester = TwsTester(pickle.loads(pickle.dumps(processor)))
-
-    def edges(self, *edges: Edge, label: int = 0, now: int = 1000) -> list[Edge]:
-        """What a batch of one shard makes of these at time `now`, in ms."""
-        rows = [Row(shard=shard, level=level, block=block, now=now) for shard, level, block in edges]
-        return [(row.shard, row.level, row.block) for row in self._tester.test(label, rows)]
-
-    def batch(self, *blocks: Block, label: int = 0, now: int = 1000) -> Sent:
-        """What a batch of blocks for this level gives."""
-        return _batch(self.edges(*((label, self._level, each.to_bytes()) for each in blocks), label=label, now=now))
-
-
-def _batch(edges: Sequence[Edge]) -> Sent:
-    return Sent([(label, level, Block.from_bytes(block)) for label, level, block in edges])
 
 
 def test_blocks_of_a_shard_are_one_batch() -> None:
@@ -165,7 +94,7 @@ def test_blocks_of_several_levels_come_in_one_batch() -> None:
     a, b = ((0, LEVEL, Block(batch_of(("+I", row))).to_bytes()) for row in "ab")
     out = Running().edges(a, through, b)
     assert through in out
-    own = _batch([edge for edge in out if edge != through])
+    own = Sent.of([edge for edge in out if edge != through])
     assert own.rows == [b"a", b"b"]
     assert own.counters[ROWS_IN] == 2
     assert "x_total" not in own.counters
@@ -403,7 +332,7 @@ def test_a_row_that_is_written_again_lives_on_in_the_stage_behind(tmp_path: Path
         ]
         for stage in stages:
             edges = stage.edges(*edges, now=now)
-        out = _batch(edges)
+        out = Sent.of(edges)
         counted = [name for _, _, block in out.blocks for name in block.counters if name.startswith(OUT)]
         assert [name for name in counted if "normalize_1" in name] == (
             [sample(OUT, sink="result", operator="normalize_1", kind="+I")] if now == 0 else []

@@ -6,67 +6,21 @@ Rows are written `id partition value`; with the number in the output, it is the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from rowkind.operators.arrangement import compaction
-from rowkind.operators.arrangement.manifest import Manifest
-from rowkind.operators.arrangement.segment import Segment
-from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
+from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, Int64s, binary
-from rowkind.operators.rank import rank
 from rowkind.operators.rank.rank import Rank, RankSpec
-from rowkind.operators.rank.ranking import Ranking, Ties
-from tests.changelogs import Change, Row, unpack
+from rowkind.operators.rank.ranking import Ranking
 from tests.oracle.ranked import RankInput, identity, numbered
+from tests.unit.operators.partitions import Partitions, top
 
-KINDS = {kind.symbol: kind for kind in RowKind}
-SOURCE = RankInput("multiset", by_seq=True)
 IDENTIFIED = RankInput("unique key", by_seq=True)
-
-
-class Partitions:
-    """A rank at work: takes a batch as text and gives what is emitted as text, sorted."""
-
-    def __init__(self, spec: RankSpec, of: RankInput = SOURCE) -> None:
-        self.store = MemoryStore()
-        self.unmatched = 0
-        self._of, self._rank, self._seq, self._now = of, Rank(spec), 0, 0
-
-    def take(self, *changes: str, at: int | None = None) -> list[str]:
-        """Apply `+I 1 7 100`, ... as one batch, at a time of the test's choosing."""
-        batch = []
-        for change in changes:
-            kind, *columns = change.split()
-            self._seq += 1
-            row: Row = tuple(None if column == "NULL" else int(column) for column in columns)
-            batch.append(Change(0, KINDS[kind], row, self._seq))
-        self._now = self._now if at is None else at
-        output = self._rank.process(self._of.columns(batch), {"rows": self.store}, self._now)
-        self.unmatched = len(output.unmatched)
-        pairs = zip(output.rows.kind.tolist(), output.rows.payload.to_pylist(), strict=True)
-        return sorted(
-            f"{RowKind(kind).symbol} {' '.join('NULL' if v is None else str(v) for v in unpack(payload))}"
-            for kind, payload in pairs
-        )
-
-    @property
-    def live(self) -> int:
-        """How many rows the state keeps."""
-        blob = self.store.get(MANIFEST)
-        return 0 if blob is None else Manifest.from_blob(blob, "rows").weight
-
-
-def top(last: int, **options: Any) -> Partitions:
-    """ROW_NUMBER() <= last over an input that retracts, unless said otherwise."""
-    of = {"function": "row_number", "first": 1, "last": last}
-    of |= {name: options.pop(name) for name in ("function", "first", "ties", "strategy") if name in options}
-    return Partitions(RankSpec(Ranking(**of), **({"by_seq": True} | options)))
 
 
 def test_the_first_rows_of_each_partition_are_emitted() -> None:
@@ -242,26 +196,6 @@ def test_a_retraction_of_an_unknown_row_changes_nothing() -> None:
     assert ranks.unmatched == 2
 
 
-def test_append_keeps_only_rows_that_can_reach_the_range() -> None:
-    """Of a hundred rows of one partition, BETWEEN 2 AND 3 keeps three."""
-    ranks = top(3, first=2, strategy="append")
-    ranks.take(*(f"+I {n} 7 {n}" for n in range(100, 0, -1)))
-    ranks.take("+I 0 7 0", "+I 101 7 101")
-
-    assert ranks.take("+I 102 7 102") == []
-    assert ranks.live == 3
-
-
-def test_append_keeps_all_ties_of_a_rank() -> None:
-    """RANK <= 1 keeps every row with the best value, and forgets them when a better one comes."""
-    ranks = top(1, function="rank", strategy="append")
-    ranks.take("+I 1 7 10", "+I 2 7 10", "+I 3 7 20")
-
-    assert ranks.live == 2
-    assert ranks.take("+I 4 7 5") == ["+I 4 7 5", "-D 1 7 10", "-D 2 7 10"]
-    assert ranks.live == 1
-
-
 def test_improving_replaces_by_the_unique_key() -> None:
     """An update alone moves its row up; the one it replaces is taken back as it was."""
     ranks = Partitions(
@@ -323,72 +257,6 @@ def test_nothing_is_left_of_a_partition_whose_rows_are_gone() -> None:
     ranks.take("-D 3 7 30", "-D 2 7 20", "-D 1 7 10")
 
     assert list(ranks.store) == []
-
-
-def test_a_large_partition_is_not_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replacing the first of 20,000 rows reads some dozens of them."""
-    ranks = top(10)
-    ranks.take(*(f"+I {n} 7 {n}" for n in range(20_000)))
-    read = _counted(monkeypatch)
-
-    assert ranks.take("-D 0 7 0", "+I 0 7 50000") == ["+I 10 7 10", "-D 0 7 0"]
-    assert 0 < sum(read) <= 4 * (10 + rank.MARGIN)
-
-
-@pytest.mark.parametrize("ties", ["earliest first", "latest first"])
-def test_of_very_many_ties_only_the_first_are_read(ties: Ties, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that come to 20,000 with one order key cost a few dozens of these, from whichever end."""
-    ranks = top(2, ties=ties)
-    ranks.take(*(f"+I {n} 7 1" for n in range(20_000)))
-    read = _counted(monkeypatch)
-
-    gone, come = ("19998", "20000") if ties == "latest first" else ("1", "0")
-    at = {"earliest first": [], "latest first": [f"+I {come} 7 1", f"-D {gone} 7 1"]}[ties]
-    assert ranks.take("+I 20000 7 1") == at
-    assert ranks.take("+I 20001 7 0")[0] == "+I 20001 7 0"
-    assert 0 < sum(read) <= 4 * (2 + rank.MARGIN)
-
-
-def test_many_rows_with_one_order_code_and_different_order_keys_are_read_together() -> None:
-    """The first of them may be the last that came, or come now, and is found."""
-    ranks = Partitions(
-        RankSpec(Ranking("row_number", 1, 1), by_seq=True), RankInput("multiset", by_seq=True, stretch=2)
-    )
-    ranks.take(*(f"+I {n} 7 5" for n in range(2000)))
-
-    assert ranks.take("+I 2000 7 4") == ["+I 2000 7 4", "-D 0 7 5"]
-    assert ranks.take("+I 2001 7 6") == []
-    assert ranks.take("+I 2002 7 3") == ["+I 2002 7 3", "-D 2000 7 4"]
-    assert ranks.take("-D 2002 7 3", "-D 2000 7 4") == ["+I 0 7 5", "-D 2002 7 3"]
-
-
-def test_what_a_queue_leaves_at_its_top_is_merged_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the first rows are taken away again and again, those that went are not read for ever."""
-    monkeypatch.setattr(compaction, "MOST_IN_VAIN", 100)
-    ranks = top(2)
-    ranks.take(*(f"+I {n} 7 {n}" for n in range(2000)))
-    read, most = _counted(monkeypatch), 0
-    for first in range(0, 1500, 5):
-        read.clear()
-        ranks.take(*(f"-D {n} 7 {n}" for n in range(first, first + 5)))
-        most = max(most, sum(read))
-
-    assert most < 1000
-
-
-def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each reading of a segment gives, from now on."""
-    read = []
-    for name in ("find", "find_up_to"):
-        function = getattr(Segment, name)
-
-        def counted(segment: Segment, *arguments: object, function: object = function) -> object:
-            result = function(segment, *arguments)  # type: ignore[operator]
-            read.append(len(result[0]) if isinstance(result, tuple) else len(result))
-            return result
-
-        monkeypatch.setattr(Segment, name, counted)
-    return read
 
 
 @pytest.mark.parametrize(
