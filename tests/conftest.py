@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,21 +13,28 @@ from pyspark.sql import SparkSession
 
 from rowkind.service.dev.broker import Broker
 from rowkind.service.spark.session import session
+from tests.seeds import few
 
-LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "spark", "kafka", "system", "docs", "examples")
-"""The folders whose tests take seconds each, the longest first."""
+LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "spark", "kafka", "system", "docs", "examples", "plan")
+"""The folders whose tests take seconds each, or stay together, the longest first."""
+SAMPLED = ("oracle", "laws")
+"""The folders of whose tests a quick run takes two parameters each, as with the mark `sampled`."""
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of several processes each takes whole modules of those tests that need Spark or a broker, the longest first.
 
-    Each has a session and a broker of its own, if any. The many tests that take no time fill what is left in the end.
+    Each has a session and a broker of its own, if any, and one process plans all cases of `tests/plan`. The many tests
+    that take no time fill what is left in the end.
     """
+    taken = {each for _, tests in itertools.groupby(items, _function) for each in _sample(list(tests))}
+    config.hook.pytest_deselected(items=[each for each in items if each not in taken])
+    items[:] = [each for each in items if each in taken]
     for item in items:
         shares = any(item.get_closest_marker(shared) for shared in ("spark", "kafka"))
-        if shares and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        if (shares or _folder(item) == "plan") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0] if shares else "plan"))
     items.sort(key=_turn)
 
 
@@ -38,8 +45,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             assert not item.get_closest_marker("xdist_group") or "@" in item.nodeid, f"{item.nodeid} has no group"
 
 
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _sample(tests: list[pytest.Item]) -> Sequence[pytest.Item]:
+    """All tests of a function, or a few of them where it has many that are much alike."""
+    mark = tests[0].get_closest_marker("sampled")
+    if mark is None and _folder(tests[0]) not in SAMPLED:
+        return tests
+    return few(tests, mark.args[0] if mark else 2)
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
 def _turn(item: pytest.Item) -> int:
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    folder = _folder(item)
     return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
 
 

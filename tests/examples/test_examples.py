@@ -94,7 +94,6 @@ def test_an_example_gives_what_duckdb_gives_after_every_batch(name: str, sink: s
 @pytest.mark.parametrize(("name", "sink"), [each for each in QUERIES if each[0] not in GENERATED])
 def test_random_changes_give_what_duckdb_gives(name: str, sink: str, seed: int) -> None:
     """Over random changes of the tables that the query reads, with times that are all different."""
-    print(f"seed {seed}")
     job = example(name)
     planned = plan(job, sink)
     world = World.of(job, bare_updates(planned), seed, distinct_times=True)
@@ -107,7 +106,6 @@ def test_random_changes_give_what_duckdb_gives(name: str, sink: str, seed: int) 
 @pytest.mark.parametrize("sink", example("nexmark").sinks)
 def test_other_auctions_give_what_duckdb_gives(sink: str, seed: int) -> None:
     """Nexmark's queries over other events than the stored ones, in another order and other batches."""
-    print(f"seed {seed}")
     job = example("nexmark")
     lines = [json.dumps(event) for event in shuffled(seed, 240)]
     check, inputs = Check(job, plan(job, sink)), Inputs(job)

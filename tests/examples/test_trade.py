@@ -38,7 +38,6 @@ def test_the_stored_changes_are_those_of_the_generator() -> None:
 @pytest.mark.parametrize("seed", [100 + seed for seed in seeds(2)])
 def test_all_queries_of_one_job_give_what_duckdb_gives(seed: int) -> None:
     """After every batch each of the 22 results is what its query says; a batch may part an update from its old row."""
-    print(f"seed {seed}")
     job = example("tpch")
     sinks = [plan(job, name) for name in job.sinks]
     engine = MemoryEngine(*sinks, unmatched=unmatched)

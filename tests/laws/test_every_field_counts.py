@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields, make_dataclass
 from typing import Any, get_args
 
+import pytest
+
 from rowkind.avro.schema import Field, Record
 from rowkind.operators.field_roles import ROLE
 from rowkind.service.physical.computes import computes
@@ -33,6 +35,8 @@ from rowkind.service.plan.traits.canonical_form import canonical_form
 from rowkind.service.plan.tree import walk as walk_logical
 from rowkind.service.python.function import PythonFunction
 from tests.plan.cases import cases, planned
+
+pytestmark = pytest.mark.xdist_group("plan")
 
 APART = (SourceTable, PythonFunction, Record, Field)
 """Of a table its declaration counts, of a function its identity, of records the types of their columns."""

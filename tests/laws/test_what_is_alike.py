@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any
 
+import pytest
+
 from rowkind.operators.field_roles import ROLE
 from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.logical.grouping import LogicalAggregate
@@ -23,6 +25,8 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.canonical_form import canonical_form
 from rowkind.service.plan.tree import walk
 from tests.plan.cases import cases, planned
+
+pytestmark = pytest.mark.xdist_group("plan")
 
 OPERATORS = (LogicalJoin, LogicalAggregate, LogicalRank, LogicalNormalize)
 

@@ -1,4 +1,4 @@
-"""What the oracles of SQL share: cases by seed, changes that are cut into batches, and how a query is compared."""
+"""What the oracles of SQL share: changes that are cut into batches, and how a query is compared."""
 
 from __future__ import annotations
 
@@ -17,14 +17,6 @@ Change = tuple[str, int, Row]
 """A table, whether its row is inserted (1) or retracted (-1), and the row."""
 NAMES = ("id", "k", "v", "ts")
 Item = TypeVar("Item")
-
-
-def drawn(name: str, numbers: Iterable[int]) -> Iterator[random.Random]:
-    """The dice of each case; a case that fails is found again by its seed, which is printed."""
-    for number in numbers:
-        seed = f"{name} {number}"
-        print(f"seed '{seed}'")
-        yield random.Random(seed)
 
 
 def cut(dice: random.Random, items: Sequence[Item], sizes: Sequence[int] = (1, 2, 5, 11)) -> Iterator[Sequence[Item]]:

@@ -215,7 +215,6 @@ def test_each_function_is_what_its_definition_says_after_every_batch(
     source: Source, form: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Groups, partitions and all rows have what the definitions say of the rows that are there."""
-    print(f"seed {seed}")
     if seed % 2:
         monkeypatch.setattr(partial_aggregate, "WORTH", 100.0)
     names = {"x": source.x, "y": source.y, "s": source.s}

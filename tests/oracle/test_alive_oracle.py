@@ -18,7 +18,7 @@ import pytest
 
 from tests.answers import answer
 from tests.clocked import Clocked, Line, job_of
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 Row = tuple[int, int | None, int | None]
 Mode = Literal["append", "retract", "upsert"]
@@ -132,10 +132,7 @@ TABLES: list[tuple[Mode, bool, bool]] = [
 @pytest.mark.parametrize("sql", QUERIES)
 def test_the_result_is_sql_over_the_rows_alive(tmp_path: Path, sql: str, mode: Mode, keyed: bool, exact: bool) -> None:
     """After every batch, with restarts in between, until nothing is left of tables or state."""
-    for number in seeds():
-        seed = f"{sql} {mode} {keyed} {exact} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"{sql} {mode} {keyed} {exact}", seeds()):
         other = dice.choice(TABLES)
         tables = [Alive("a", mode, keyed, exact, dice), Alive("b", *other, dice)]
         job = job_of(
@@ -152,13 +149,13 @@ def test_the_result_is_sql_over_the_rows_alive(tmp_path: Path, sql: str, mode: M
             lines = [line for table in tables for line in table.changes(now, dice.choice([0, 0, 1, 2, 5]))]
             query.batch(now, *lines)
             query.restart()
-            assert Counter(tuple(row.values()) for row in query.result) == over(sql, tables), f"{seed} at {now}"
+            assert Counter(tuple(row.values()) for row in query.result) == over(sql, tables), f"at {now}"
         for _ in range(2):
             now += 20
             query.batch(now)
         for table in tables:
             table.expire(now)
-        assert Counter(tuple(row.values()) for row in query.result) == over(sql, tables), f"{seed} in the end"
+        assert Counter(tuple(row.values()) for row in query.result) == over(sql, tables), "in the end"
         # One row over all rows stays, and so do those by which IN counts.
         if "GROUP BY" in sql or not any(word in sql for word in ("COUNT", "IN (")):
-            assert not any(size.rows for size in query.engine.state.values()), seed
+            assert not any(size.rows for size in query.engine.state.values())

@@ -24,8 +24,7 @@ from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import Uint64s, binary
 from rowkind.operators.columns.hashing import hash64
-from tests.oracle.cuts import drawn
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset", "ordered")
 BATCHES = 24

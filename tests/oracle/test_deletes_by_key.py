@@ -16,7 +16,7 @@ import pytest
 
 from tests.answers import answer
 from tests.clocked import Clocked, Line, job_of
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 JOB = """
 job: shop
@@ -48,8 +48,7 @@ QUERIES = {
 def test_they_take_back_what_is_there(tmp_path: Path, name: str, null: str) -> None:
     """Also where the time is never NULL, and so what comes in its place in a delete is a time like any other."""
     sql = f"SELECT a.id AS id, b.id AS other FROM a {QUERIES[name]}"
-    for seed in seeds(3):
-        dice = random.Random(seed)
+    for dice in drawn(f"{name}{null}", seeds(3)):
         query = Clocked.of(job_of(tmp_path, JOB.format(sql=sql, null=null)))
         there: dict[str, dict[int, datetime]] = {"a": {}, "b": {}}
         for _ in range(15):
@@ -60,7 +59,7 @@ def test_they_take_back_what_is_there(tmp_path: Path, name: str, null: str) -> N
                 for table, time in (("a", "ts"), ("b", "since"))
             }
             found = Counter((row["id"], row["other"]) for row in query.result)
-            assert found == Counter(answer(sql, tables)), f"{seed}: {there}"
+            assert found == Counter(answer(sql, tables)), there
 
 
 def change(dice: random.Random, there: dict[str, dict[int, datetime]]) -> Line:

@@ -20,8 +20,8 @@ from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.passes import delay_until_final
 from tests.answers import answer
 from tests.clocked import Clocked, Line
-from tests.oracle.cuts import as_lines, as_rows, cut, drawn, query_of
-from tests.seeds import seeds
+from tests.oracle.cuts import as_lines, as_rows, cut, query_of
+from tests.seeds import drawn, seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BEGINNING = datetime.min.replace(tzinfo=UTC)

@@ -24,7 +24,6 @@ FIRST = "SELECT id, k FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_first_rows_of_each_batch_order_are_final(sql: str, most: int, seed: int, tmp_path: Path) -> None:
     """Batches of several partitions, whose offsets are not in the order of the batches, give each partition's first."""
-    print(f"seed {seed}")
     dice = random.Random(seed)
     table = {"topic": "t", "mode": "append", "columns": {"id": "INT NOT NULL", "k": "INT NOT NULL"}}
     file = tmp_path / "job.yaml"

@@ -23,8 +23,8 @@ from rowkind.service.physical.operators import PhysicalJoin
 from rowkind.service.physical.tree import walk
 from tests.answers import answer
 from tests.clocked import Clocked
-from tests.oracle.cuts import Change, Row, as_json, as_lines, as_rows, cut, drawn, query_of
-from tests.seeds import seeds
+from tests.oracle.cuts import Change, Row, as_json, as_lines, as_rows, cut, query_of
+from tests.seeds import drawn, seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DELAY = timedelta(seconds=4)

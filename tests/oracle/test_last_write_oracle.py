@@ -6,8 +6,6 @@ forgotten in a merge; rows lost or doubled; rows that stay visible after their t
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 
@@ -18,7 +16,7 @@ from rowkind.operators.arrangement.layout import ArrangementSpec
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import Uint64s, binary
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 BATCHES = 40
 
@@ -37,9 +35,7 @@ def test_an_arrangement_that_replaces_holds_what_a_dict_holds(
     monkeypatch.setattr(segment, "SEGMENT_ROWS", segment_rows)
     monkeypatch.setattr(compaction, "SMALL_RUN", 2)
     monkeypatch.setattr(compaction, "FUEL", 2)
-    seed = f"{places}, {segment_rows}, {ttl_ms}, {number}"
-    print(f"seed '{seed}'")
-    generator = random.Random(seed)
+    [generator] = drawn(f"{places}, {segment_rows}, {ttl_ms}", [number])
     keys = [b"key %d" % key for key in range(generator.choice([4, 40]))]
     store, live, now, rested = MemoryStore(), dict[bytes, Row](), 0, 0
     for batch in range(BATCHES):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rowkind.service.plan.errors import PlanError
-from tests.oracle.cuts import agrees, as_lines, as_rows, cut, drawn
+from tests.oracle.cuts import agrees, as_lines, as_rows, cut
 from tests.oracle.test_time_oracle import (
     FORMS,
     GROUPED,
@@ -28,7 +28,7 @@ from tests.oracle.test_time_oracle import (
     running,
     sessions_agree,
 )
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 from tests.trying import folded
 
 LATENESS = timedelta(seconds=20)

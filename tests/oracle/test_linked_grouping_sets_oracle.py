@@ -14,7 +14,7 @@ from tests.fuzz.case import Case
 from tests.fuzz.changelogs import random_changes
 from tests.fuzz.running import run
 from tests.fuzz.schemas import Column, Table
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 TABLES = (
     Table("t", "retract", (Column("id", "BIGINT", required=True), Column("k", "BIGINT"), Column("v", "INT")), ("id",)),
@@ -46,16 +46,13 @@ LINKS = (
 @pytest.mark.parametrize("place", PLACES)
 def test_each_row_around_has_all_sets_of_its_rows(place: str) -> None:
     """Also after retractions, and in batches of all sizes."""
-    for number in seeds(6):
-        seed = f"linked sets {place} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"linked sets {place}", seeds(6)):
         changes = random_changes(dice, TABLES, 30)
         entries = {each.name: each.entry for each in TABLES}
         sql = PLACES[place].format(inner=random_inner(dice))
         for size in (1, 4, len(changes)):
-            outcome = run(Case(seed, sql, entries, {"mode": "retract"}, size, changes))
-            assert outcome.verdict == "agreed", f"{seed}, batches of {size}: {outcome}\n{sql}"
+            outcome = run(Case("linked sets", sql, entries, {"mode": "retract"}, size, changes))
+            assert outcome.verdict == "agreed", f"batches of {size}: {outcome}\n{sql}"
 
 
 def random_inner(dice: random.Random) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.clocked import Clocked, Line, job_of
-from tests.seeds import batches, seeds
+from tests.seeds import batches, drawn, seeds
 
 Row = dict[str, Any]
 
@@ -101,12 +101,10 @@ def test_a_row_meets_all_for_which_on_holds(lookup: Lookup, only_comes: bool, tm
     """After every batch the result is what the left rows that are there met when they came."""
     join, mode = f"{'LEFT ' * lookup.padded}JOIN b FOR SYSTEM_TIME AS OF PROCTIME()", "retract, exact: true"
     job = job_of(tmp_path, _JOB.format(mode="append" if only_comes else mode, join=join, on=lookup.on))
-    for number in seeds(5):
-        seed = f"lookup in SQL, {lookup.on}, {lookup.padded}, {only_comes}, {number}"
-        print(f"seed '{seed}'")
+    for dice in drawn(f"lookup in SQL, {lookup.on}, {lookup.padded}, {only_comes}", seeds(5)):
         query, model = Clocked.of(job), Model(lookup)
-        for now, batch in enumerate(lines(random.Random(seed), only_comes=only_comes)):
+        for now, batch in enumerate(lines(dice, only_comes=only_comes)):
             query.batch(now, *batch)
             model.batch(batch)
             found = Counter({tuple(dict(row).values()): count for row, count in query.view.items()})
-            assert found == model.result, (seed, batch)
+            assert found == model.result, batch

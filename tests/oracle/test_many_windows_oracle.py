@@ -14,7 +14,7 @@ import pytest
 from rowkind.operators.aggregate import timer_queue
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.service.plan.passes import delay_until_final
-from tests.oracle.cuts import Change, as_lines, as_rows, drawn
+from tests.oracle.cuts import Change, as_lines, as_rows
 from tests.oracle.test_time_oracle import (
     DELAY,
     FORMS,
@@ -27,7 +27,7 @@ from tests.oracle.test_time_oracle import (
     kept,
     running,
 )
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 KINDS = {"tumble": 200, "hop": 160, "panes": 30, "cumulate": 160}
 """Forms of windows, and how many changes are in some hundred of them."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 from tests.trying import folded, inserts
 
 Row = Mapping[str, Any]
@@ -66,10 +66,7 @@ DERIVED: Mapping[str, tuple[str, Callable[[Sequence[Row]], list[Row]]]] = {
 def test_results_of_over_are_matched_once_they_are_final(tmp_path: Path, name: str, sink: str) -> None:
     """At every cut, by the partition of OVER and by none."""
     derived, computed = DERIVED[name]
-    for number in seeds(4):
-        seed = f"match over {name} {sink} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"match over {name} {sink}", seeds(4)):
         rows = random_rows(dice)
         by = dice.choice(["PARTITION BY k ", ""])
         pattern = f"MATCH_RECOGNIZE ({by}ORDER BY ts, id {dice.choice(PATTERNS)}) AS m"
@@ -84,7 +81,7 @@ def test_results_of_over_are_matched_once_they_are_final(tmp_path: Path, name: s
         )
         for size in (1, 4, len(rows)):
             found = folded(tmp_path, sql, table, inserts("t", rows), sink={"mode": sink}, batch_rows=size)
-            assert _bag(found) == expected, f"{seed}, batches of {size}: {sql}"
+            assert _bag(found) == expected, f"batches of {size}: {sql}"
 
 
 def random_rows(dice: random.Random) -> list[Row]:

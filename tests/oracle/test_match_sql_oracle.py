@@ -19,7 +19,7 @@ import pytest
 from tests.changelogs import Row
 from tests.clocked import Clocked, job_of
 from tests.oracle.row_patterns import NAMES, UNIT, Definition, Sought, sought
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DELAY = 3
@@ -66,9 +66,7 @@ def _rows(generator: random.Random, mark: int, first: int) -> list[Row]:
 @pytest.mark.parametrize("number", seeds(60))
 def test_matches_of_a_table_are_those_of_the_definition(number: int, tmp_path: Path) -> None:
     """After every batch, the result is what the definition makes of the rows that were not late."""
-    seed = f"match in SQL, {number}"
-    print(f"seed '{seed}'")
-    generator = random.Random(seed)
+    [generator] = drawn("match in SQL", [number])
     of = sought(generator)
     while len(of.variables) < len(NAMES):
         of = sought(generator)

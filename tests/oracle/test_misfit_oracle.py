@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rowkind.service.execute.expressions import ExpressionError
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 from tests.trying import Change, folded
 
 COLUMNS = {"id": "BIGINT NOT NULL", "k": "INT NOT NULL", "v": "BIGINT", "d": "DECIMAL(38,0)", "at": "BIGINT NOT NULL"}
@@ -105,10 +105,7 @@ def changes(dice: random.Random, count: int) -> tuple[list[Change], list[Row]]:
 def test_rows_whose_sums_do_not_fit_fail_and_come_back(tmp_path: Path, name: str, mode: str) -> None:
     """The folded result is that of the rows that are left, whose sums fit or are NULL."""
     sql, model = CASES[name]
-    for number in seeds(4):
-        seed = f"{name} {mode} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"{name} {mode}", seeds(4)):
         given, left = changes(dice, 14)
         expected = {
             (each, value if fits(value) else None)
@@ -117,7 +114,7 @@ def test_rows_whose_sums_do_not_fit_fail_and_come_back(tmp_path: Path, name: str
         }
         for size in (1, 3, len(given)):
             rows = folded(tmp_path, sql, {"t": TABLE}, given, batch_rows=size, on_error=mode, **LETTERS)
-            assert Counter((row["name"], row["s"]) for row in rows) == Counter(expected), f"{seed}, batches of {size}"
+            assert Counter((row["name"], row["s"]) for row in rows) == Counter(expected), f"batches of {size}"
 
 
 LETTERS = {"dead_letters": {"topic": "letters"}}

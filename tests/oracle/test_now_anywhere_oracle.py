@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 from tests.clocked import Clocked, Line, job_of
-from tests.seeds import batches, seeds, some
+from tests.seeds import batches, drawn, seeds, some
 
 START = datetime(2026, 2, 27, 23, 59, 30, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -259,17 +259,14 @@ def check(folder: Path, sql: str, mode: str, settings: str = "") -> None:
     views = re.findall(r"(\w+): (SELECT .*)", VIEWS)
     if "fresh" in sql:
         expanded = "WITH " + ", ".join(f"{name} AS ({text})" for name, text in views) + f" {sql}"
-    for number in seeds():
-        seed = f"{sql} {mode} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"{sql} {mode}", seeds()):
         world, query = World(dice, mode), running(folder, sql, mode, settings)
         for batch in range(batches(16)):
             now = world.passes()
             lines = list(world.changes(dice.choice((0, 0, 1, 3, 6)) if batch else 6))
             query.batch(now, *lines)
             query.restart()
-            assert shown(query) == world.query(expanded), f"{seed}, batch {batch} at {world.now}: {lines}"
+            assert shown(query) == world.query(expanded), f"batch {batch} at {world.now}: {lines}"
 
 
 def shown(query: Clocked) -> Counter[Row]:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.answers import answer
 from tests.clocked import Clocked, job_of
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 START = datetime(2026, 1, 1, 23, 59, 30, tzinfo=UTC)
 KEYS = {"append": "", "retract": ", exact: true", "upsert": ", primary_key: id"}
@@ -46,10 +46,8 @@ def test_rows_come_and_go_with_the_clock(tmp_path: Path, sql: str, mode: str) ->
     columns = "{id: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL, other: TIMESTAMP}"
     table = f"  a: {{topic: a, mode: {mode}, columns: {columns}{KEYS[mode]}}}"
     sink = f"  result: {{topic: r, mode: retract, sql: {json.dumps(sql)}}}"
-    for number in seeds():
-        seed = f"{sql} {mode} {number}"
-        print(f"seed '{seed}'")
-        dice, query = random.Random(seed), Clocked.of(job_of(tmp_path, f"job: j\ntables:\n{table}\nsinks:\n{sink}\n"))
+    for dice in drawn(f"{sql} {mode}", seeds()):
+        query = Clocked.of(job_of(tmp_path, f"job: j\ntables:\n{table}\nsinks:\n{sink}\n"))
         now, live, count = START, dict[int, tuple[Any, ...]](), 0
         for _ in range(14):
             now += timedelta(seconds=dice.choice((0, 1, 4, 11)), milliseconds=dice.choice((0, 0, 500)))
@@ -67,7 +65,7 @@ def test_rows_come_and_go_with_the_clock(tmp_path: Path, sql: str, mode: str) ->
                     lines.append(("a", "+I", shown(row)))
             query.batch(round(now.timestamp() * 1000), *lines)
             found = Counter(tuple(value for _, value in row) for row in query.view.elements())
-            assert found == expected(sql, list(live.values()), now), f"{seed}: {now}"
+            assert found == expected(sql, list(live.values()), now), now
 
 
 def moment(dice: random.Random, now: datetime) -> datetime:

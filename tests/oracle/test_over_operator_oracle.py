@@ -22,7 +22,7 @@ from tests.changelogs import Change, Row
 from tests.oracle.inputs import Batches, random_batches
 from tests.oracle.overs import Arrived, OverInput, call, over, spec
 from tests.oracle.trials import Work, finding, trials
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 ALL = Frame("rows", None, 0)
 PEERS = Frame("range", None, 0)
@@ -79,10 +79,7 @@ def test_the_results_are_those_of_the_definition_after_every_batch(
 
 def test_long_partitions_are_read_in_pieces() -> None:
     """Where frames are short and changes far apart, rows in between are the same as ever."""
-    for number in seeds(20):
-        seed = f"long, {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn("long", seeds(20)):
         of = OverInput("multiset", by_seq=True, hashed=dice.choice(changelogs.HASHES))
         calls = [call("sum", Frame("rows", -dice.randint(0, 3), 1)), call("lead", Frame("rows", 2, 2), 2)]
         calls += [call("max", Frame("range", -dice.randint(0, 9), dice.randint(0, 9)))]
@@ -94,7 +91,7 @@ def test_long_partitions_are_read_in_pieces() -> None:
             rows += come
             kinds = [(RowKind.DELETE, row) for row in gone] + [(RowKind.INSERT, row) for row in come]
             batches.append([Change(0, kind, row, 1000 * at + seq) for seq, (kind, row) in enumerate(kinds)])
-        assert _difference(of, calls, batches) is None, seed
+        assert _difference(of, calls, batches) is None
 
 
 @finding

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.answers import answer
-from tests.oracle.cuts import Change, Row, as_lines, as_rows, cut, drawn, query_of
-from tests.seeds import seeds
+from tests.oracle.cuts import Change, Row, as_lines, as_rows, cut, query_of
+from tests.seeds import drawn, seeds
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 BY = "PARTITION BY k ORDER BY ts NULLS FIRST"

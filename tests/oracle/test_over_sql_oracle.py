@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from tests.clocked import Clocked, Line, job_of
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 CASES_EACH = seeds(3)
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -70,16 +70,13 @@ COLUMNS = {"id": "BIGINT", "k": "BIGINT", "v": "INTEGER", "d": "DOUBLE", "c": "D
 def test_the_result_is_that_of_duckdb_after_every_batch(name: str, keyed: bool, tmp_path: Path) -> None:
     """The fold of what has come out is the query over the rows that are there."""
     clocked = Clocked.of(_job(tmp_path, QUERIES[name], keyed=keyed))
-    for number in CASES_EACH:
-        seed = f"over in SQL, {name}, {keyed}, {number}"
-        print(f"seed '{seed}'")
-        generator = random.Random(seed)
+    for generator in drawn(f"over in SQL, {name}, {keyed}", CASES_EACH):
         query = Clocked.of(clocked.job)
         there: list[dict[str, Any]] = []
         for batch in range(6):
             lines = list(_changes(generator, there, generator.choice([1, 4, 20])))
             query.batch(batch, *lines)
-            assert _shown(query.result) == _expected(QUERIES[name], there), f"seed '{seed}', batch {batch}, {lines}"
+            assert _shown(query.result) == _expected(QUERIES[name], there), f"batch {batch}, {lines}"
 
 
 def _job(folder: Path, sql: str, *, keyed: bool) -> Any:

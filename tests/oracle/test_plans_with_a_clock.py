@@ -24,7 +24,7 @@ from rowkind.service.physical.tree import walk
 from tests.changelogs import Change, Row
 from tests.clocked import Clocked, Line, job_of
 from tests.oracle.naive_chain import Counted, Joined, Naive, Normalized, Projected, Ranked, Read
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 CASES_EACH = seeds(6)
 BATCHES = 25
@@ -122,10 +122,7 @@ CHAINS = {
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_plan_is_the_chain_of_its_operators_at_any_time(name: str, tmp_path: Path) -> None:
     """After every batch, whatever the time since the last one, the folded results are the same."""
-    for number in CASES_EACH:
-        seed = f"plans with a clock, {name}, {number}"
-        print(f"seed '{seed}'")
-        rng = random.Random(seed)
+    for rng in drawn(f"plans with a clock, {name}", CASES_EACH):
         query = Clocked.of(job_of(tmp_path, _job(CHAINS[name].sql, rng)))
         kept = State.of(query.sink)
         naive = CHAINS[name].naive(kept)
@@ -138,7 +135,7 @@ def test_a_plan_is_the_chain_of_its_operators_at_any_time(name: str, tmp_path: P
                 expected[change.row] += change.sign
             expected = Counter({row: count for row, count in expected.items() if count})
             found = {tuple(value for _, value in row): count for row, count in query.view.items()}
-            assert found == expected, f"seed '{seed}', at {now} ms, {kept}"
+            assert found == expected, f"at {now} ms, {kept}"
 
 
 def _job(sql: str, rng: random.Random) -> str:

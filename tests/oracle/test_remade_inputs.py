@@ -16,8 +16,8 @@ import pytest
 
 from rowkind.service.physical.node import PhysicalSink
 from rowkind.service.physical.tree import remade_inputs, walk
+from tests.plan.against_duckdb import is_what_duckdb_says
 from tests.plan.cases import Case, planned
-from tests.plan.test_cases import is_what_duckdb_says
 from tests.seeds import seeds
 
 _TABLES = {

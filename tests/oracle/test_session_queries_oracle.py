@@ -21,7 +21,7 @@ from rowkind.service.plan.pipeline import logical
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 from tests.answers import answer
 from tests.oracle.session_queries import BEGINNING, COLUMNS, Row, SessionQuery, random_session_query
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 from tests.trying import Change, folded
 
 _DELAY = 20
@@ -32,15 +32,12 @@ _DELAY = 20
 @pytest.mark.parametrize("emit", ["changes", "final", "once", "keyed"])
 def test_a_session_has_the_window_of_all_its_rows(tmp_path: Path, mode: str, emit: str) -> None:
     """At every cut, with and without a watermark, in retract, append and upsert sinks, also where rows are final."""
-    for number in seeds(6):
-        seed = f"sessions {mode} {emit} {number}"
-        print(f"seed '{seed}'")
-        agrees(tmp_path, seed, mode, emit)
+    for dice in drawn(f"sessions {mode} {emit}", seeds(6)):
+        agrees(tmp_path, dice, mode, emit)
 
 
-def agrees(folder: Path, seed: str, mode: str, emit: str) -> bool:
+def agrees(folder: Path, dice: random.Random, mode: str, emit: str) -> bool:
     """A random query gives at every cut what the model gives; False where it is refused."""
-    dice = random.Random(seed)
     marked = emit in ("final", "once") or dice.random() < 0.5
     tables = {name: _table(mode, watermark=marked, required=emit == "keyed") for name in ("a", "b")}
     query = random_session_query(dice, ["a", "b"])
@@ -53,7 +50,7 @@ def agrees(folder: Path, seed: str, mode: str, emit: str) -> bool:
             if emit in ("changes", "keyed"):
                 raise
             return False
-        assert Counter(map(_values, found)) == expected, f"{seed}, batches of {size}: {query.sql} {query.views} {sink}"
+        assert Counter(map(_values, found)) == expected, f"batches of {size}: {query.sql} {query.views} {sink}"
     return True
 
 

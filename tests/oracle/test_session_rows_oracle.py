@@ -18,7 +18,7 @@ import pytest
 
 from tests.answers import answer
 from tests.clocked import Clocked
-from tests.oracle.cuts import Change, Row, agrees, as_json, as_lines, as_rows, cut, drawn
+from tests.oracle.cuts import Change, Row, agrees, as_json, as_lines, as_rows, cut
 from tests.oracle.test_time_oracle import (
     BEGINNING,
     FULL,
@@ -31,7 +31,7 @@ from tests.oracle.test_time_oracle import (
     changes_of,
     running,
 )
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 LATENESS = timedelta(seconds=20)
 ALLOWED = "delay: 4s, allowed_lateness: 20s"

@@ -20,7 +20,7 @@ from rowkind.avro.json_rows import decode
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.passes import delay_until_final
 from tests.clocked import Clocked, Line, job_of
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DELAY = timedelta(seconds=4)
@@ -121,17 +121,14 @@ CASES = [
 @pytest.mark.parametrize(("tables", "sql", "sink"), CASES)
 def test_rows_come_in_the_order_of_their_time(tmp_path: Path, tables: str, sql: str, sink: str) -> None:
     """In every batch those that the watermark passes, sorted, with restarts in between; in the end all."""
-    for number in seeds(5):
-        seed = f"{sql} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"{sql}", seeds(5)):
         query, model, rest = running(tmp_path, sql, sink), Waiting(tables), random_rows(dice, tables, 60)
         while rest:
             size = dice.choice((1, 3, 8, 20))
             batch, rest = rest[:size], rest[size:]
-            assert [row[0] for row in shown(query, as_lines(batch))] == model.batch(batch), f"{seed}: {batch}"
+            assert [row[0] for row in shown(query, as_lines(batch))] == model.batch(batch), batch
             query.restart()
-        assert [row[0] for row in shown(query, [], ended=True)] == model.due(None), seed
+        assert [row[0] for row in shown(query, [], ended=True)] == model.due(None)
 
 
 def test_few_at_a_time_keep_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.query.memory import Fold, MemoryEngine
+from tests.seeds import drawn
 
 SEEDS = 4
 CONNECTION = duckdb.connect(config={"threads": 1})
@@ -155,10 +156,7 @@ def with_strays(generator: random.Random, *, nulls: bool) -> tuple[list[Change],
 @pytest.mark.parametrize("sql", [*EVERY_STRAY_ARRIVES, *SOME_ARE_DROPPED])
 def test_a_stray_takes_nothing_back(sql: str, tmp_path: Path) -> None:
     """After every batch of any size the result is that of the rows that are there, and each stray is counted once."""
-    for number in range(SEEDS):
-        seed = f"{sql}, {number}"
-        print(f"seed '{seed}'")
-        generator = random.Random(seed)
+    for generator in drawn(f"{sql}", range(SEEDS)):
         counts = sql in EVERY_STRAY_ARRIVES
         changes, unsent = with_strays(generator, nulls=not counts)
         engine = Engine(sql, tmp_path)
@@ -198,10 +196,7 @@ def overtaking(generator: random.Random) -> tuple[list[Change], Counter[Row]]:
 @pytest.mark.parametrize("sql", OF_EXACT)
 def test_an_overtaken_old_row_of_an_exact_table_takes_nothing_back(sql: str, tmp_path: Path) -> None:
     """When both halves of every update have come, in whatever order, the result is that of the rows that are left."""
-    for number in range(SEEDS):
-        seed = f"{sql}, {number}"
-        print(f"seed '{seed}'")
-        generator = random.Random(seed)
+    for generator in drawn(f"{sql}", range(SEEDS)):
         changes, live = overtaking(generator)
         engine = Engine(sql, tmp_path)
         rows: Counter[Row] = Counter()

@@ -24,8 +24,8 @@ from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST
 from tests.answers import answer
 from tests.clocked import Clocked
-from tests.oracle.cuts import Change, Row, agrees, as_lines, as_rows, cut, drawn, query_of
-from tests.seeds import seeds
+from tests.oracle.cuts import Change, Row, agrees, as_lines, as_rows, cut, query_of
+from tests.seeds import drawn, seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BEGINNING = datetime.min.replace(tzinfo=UTC)

@@ -15,8 +15,8 @@ import pytest
 from rowkind.service.physical.graph import graph
 from rowkind.service.physical.node import PhysicalOperator
 from rowkind.service.physical.tree import walk
+from tests.plan.against_duckdb import is_what_duckdb_says
 from tests.plan.cases import Case, planned
-from tests.plan.test_cases import is_what_duckdb_says
 from tests.seeds import seeds
 
 _ROWS = {

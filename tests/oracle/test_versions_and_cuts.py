@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.clocked import Clocked, Line, job_of
-from tests.seeds import seeds
+from tests.seeds import drawn, seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = "columns: {id: BIGINT, k: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL}"
@@ -43,10 +43,7 @@ HOUR = 3600
 )
 def test_what_a_left_row_meets_does_not_depend_on_the_cut(tmp_path: Path, mode: str, delay: int, emit: str) -> None:
     """Batches of 1, of 2, of all and of random sizes give what the model gives."""
-    for number in seeds(3):
-        seed = f"{mode} {delay} {emit} {number}"
-        print(f"seed '{seed}'")
-        dice = random.Random(seed)
+    for dice in drawn(f"{mode} {delay} {emit}", seeds(3)):
         padded = dice.random() < 0.5
         left = "retract" if delay == HOUR and dice.random() < 0.5 else "append"
         changes = changes_of(dice, mode, left, delay)
@@ -63,7 +60,7 @@ def test_what_a_left_row_meets_does_not_depend_on_the_cut(tmp_path: Path, mode: 
                     break
             query.end()
             found = Counter((row["id"], row["other"]) for row in query.result)
-            assert found == expected, f"{seed}, batches of {sizes}: {json.dumps(changes)}"
+            assert found == expected, f"batches of {sizes}: {json.dumps(changes)}"
 
 
 def changes_of(dice: random.Random, mode: str, left: str, delay: int) -> list[Line]:

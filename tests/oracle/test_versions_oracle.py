@@ -26,8 +26,8 @@ import pytest
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST
 from tests.clocked import Clocked
-from tests.oracle.cuts import as_json, as_rows, cut, drawn, query_of
-from tests.seeds import seeds
+from tests.oracle.cuts import as_json, as_rows, cut, query_of
+from tests.seeds import drawn, seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NEVER = datetime.min.replace(tzinfo=UTC)

@@ -224,6 +224,7 @@ def test_what_cannot_be_taken_apart_is_refused_with_its_reason(tmp_path: Path, s
     assert "^" in str(refused.value)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("partition", "last"), [("tag", 1), ("id", 2)])
 def test_ranks_by_arrival_do_not_depend_on_batches(tmp_path: Path, partition: str, last: int) -> None:
     """What was made of one row arrived at once; which of it ranks first is the same however the rows come."""

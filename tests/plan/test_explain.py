@@ -37,6 +37,7 @@ FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY customer_id ORDER BY at DESC) AS
 """
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
 def test_every_value_of_the_json_is_documented(case: Case) -> None:
     """A value that is one of a list, such as the kind of a step, is one that the declaration of its key lists."""
@@ -70,6 +71,7 @@ def _values(step: Step) -> Iterator[Any]:
     yield from () if step.way is None else (step.way,)
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
 def test_every_chart_is_a_flowchart(case: Case) -> None:
     """Every line of a chart is one that the grammar has, and edges lead between nodes that it has."""
@@ -77,6 +79,7 @@ def test_every_chart_is_a_flowchart(case: Case) -> None:
     assert {end for first, _, last in chart.edges for end in (first, last)} <= set(chart.nodes)
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
 def test_every_page_is_whole(case: Case) -> None:
     """A page closes what it opens, asks for nothing from elsewhere, and its links lead to something on it."""

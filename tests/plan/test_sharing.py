@@ -59,7 +59,6 @@ def rows(sink: PhysicalSink, fold: Fold) -> Counter[str]:
 @pytest.mark.parametrize("seed", seeds(8))
 def test_a_view_that_several_use_is_what_it_is_alone(seed: int, tmp_path: Path) -> None:
     """A case as a view under two names, with what else reads it: its state is there once."""
-    print(f"seed {seed}")
     rng = random.Random(seed)
     # Not what stands at the beginning or the end of a whole query only.
     views = [case for case in PLAIN if not case.sql.lstrip().upper().startswith("WITH")]

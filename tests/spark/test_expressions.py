@@ -20,7 +20,6 @@ EXPRESSIONS = 80
 def test_random_expressions_mean_what_spark_means(spark: SparkSession, seed: int) -> None:
     """What is not refused has Spark's type and Spark's value in every row, NaN, NULL and overflow included."""
     rng = random.Random(seed)
-    print(f"seed {seed}")
     columns = {name: [random_value(rng, name) for _ in range(ROWS)] for name in COLUMNS.names}
     expressions = {}
     while len(expressions) < EXPRESSIONS:

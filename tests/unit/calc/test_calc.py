@@ -56,7 +56,6 @@ def test_rows_that_are_only_handed_on_keep_their_bytes() -> None:
 def test_a_projection_is_what_fastavro_and_python_make_of_it(seed: int) -> None:
     """Random rows under a random choice of columns, a filter and an expression, row by row."""
     rng = random.Random(seed)
-    print(f"seed {seed}")
     rows = random_rows(rng, rng.choice([0, 1, 50]))
     names = rng.sample(ORDERS.names, rng.randint(1, 4))
     twice = Expression('"amount" * 2', Type.of("DOUBLE"), ("amount",), "amount * 2")
@@ -146,7 +145,6 @@ def test_an_expression_that_fails_on_a_row_says_which_one() -> None:
 def test_a_condition_is_true_only_where_sql_says_true(seed: int) -> None:
     """Over random pairs, and after pickling: NULL is not true."""
     rng = random.Random(seed)
-    print(f"seed {seed}")
     rights = Record.of({"limit": "DOUBLE", "name": "STRING"})
     expression = Expression('"amount" < "limit"', Type.of("BOOLEAN"), ("amount", "limit"), "amount < limit")
     left = random_rows(rng, 40)

@@ -129,7 +129,6 @@ def test_a_row_that_replaces_another_does_not_leave_that_one_behind() -> None:
 def test_without_what_fails_the_result_is_that_of_the_others(seed: int) -> None:
     """Of random rows, some of which fail, those that do not give what they give alone."""
     rng = random.Random(seed)
-    print(f"seed {seed}")
     rows = changes_of(*((I, {"id": rng.choice((POISON, rng.randrange(9)))}) for _ in range(rng.choice((1, 40)))))
     good = np.array([row["id"] != POISON for row in decoded(ORDERS, rows.payload)])
 

@@ -71,6 +71,7 @@ def results(sink: PhysicalSink, fold: Fold) -> Counter[str]:
     return Counter(map(repr, zip(*(rows.column(name).to_pylist() for name in sink.value.names), strict=True)))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sets", SETS)
 @pytest.mark.parametrize("ttl", ["", "1d"])
 def test_sets_are_what_duckdb_says(sets: str, ttl: str, tmp_path: Path) -> None:

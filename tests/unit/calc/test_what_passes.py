@@ -143,7 +143,6 @@ def test_of_a_row_known_by_its_key_alone_nothing_else_is_computed() -> None:
 def test_equal_rows_of_opposite_sign_cancel(seed: int) -> None:
     """What goes on, as a multiset with signs, is what came in, and no row goes on with both signs."""
     rng = random.Random(seed)
-    print(f"seed {seed}")
     rows = random_rows(rng, 60)
     kind = np.array([rng.choice([I, UB, UA, D]) for _ in rows], np.int8)
     output = ORDERS.select(["customer", "note"])

@@ -122,6 +122,7 @@ def test_no_changes_give_a_table_without_rows() -> None:
     assert nothing.schema == some.schema
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sink", ["open_orders", "top_products"])
 def test_a_file_of_changes_gives_what_the_command_prints(sink: str) -> None:
     """The same rows in the same order as `rowkind try --fold`."""

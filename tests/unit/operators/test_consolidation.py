@@ -68,7 +68,6 @@ def test_a_group_is_summed_up_in_its_first_row() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_any_rows_amount_to_the_same_multiset(seed: int, codes: str) -> None:
     """Random rows, also under codes that unequal rows share: sums are right, signs do not mix, the latest stay."""
-    print(f"seed {seed}")
     chance = random.Random(seed)
     rows = [(b"row %d" % chance.randrange(6), chance.choice([-2, -1, 0, 1, 1])) for _ in range(chance.randrange(1, 40))]
     seq = np.array(chance.sample(range(100), len(rows)))
@@ -97,7 +96,6 @@ def test_any_rows_amount_to_the_same_multiset(seed: int, codes: str) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_cancel_within_their_groups(seed: int) -> None:
     """Of groups of any size what is left is that of rows with one more column, the group."""
-    print(f"seed {seed}")
     dice = np.random.default_rng(seed)
     count = int(dice.integers(1, 60))
     names = binary(b"%d" % each for each in dice.integers(0, int(dice.integers(1, 60)), count))
@@ -111,7 +109,6 @@ def test_rows_cancel_within_their_groups(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_the_rows_of_a_group_stand_in_turn(seed: int) -> None:
     """Each group's rows are in the order of both terms, one after the other, and all rows are there."""
-    print(f"seed {seed}")
     dice = np.random.default_rng(seed)
     count = int(dice.integers(1, 60))
     numbers = dice.integers(0, int(dice.integers(1, 60)), count)

@@ -51,7 +51,6 @@ def _float(value: Fraction) -> float:
 @pytest.mark.parametrize("number", CASES)
 def test_sums_are_those_of_fractions(number: int) -> None:
     """Rounded once, to the nearest; one after the other or at once, in any order, they are the same bytes."""
-    print(f"seed {number}")
     generator = random.Random(number)
     tame, count = number % 4 == 0, 3
     rows = generator.choice((1, 3, 10, 3 * ROUNDS, 10 * ROUNDS))

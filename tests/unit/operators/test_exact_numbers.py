@@ -59,7 +59,6 @@ def _float(value: Fraction | int) -> float:
 @pytest.mark.parametrize("number", range(CASES))
 def test_sums_are_those_of_unbounded_numbers(number: int) -> None:
     """Integers and decimals come out as they are or as NULL, doubles rounded once, to the nearest."""
-    print(f"seed '{number}'")
     generator = random.Random(number)
     rows = generator.randint(1, 30)
     signs, groups = ([generator.choice(of) for _ in range(rows)] for of in ((1, -1), (0, 1, 2)))

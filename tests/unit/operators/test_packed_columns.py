@@ -21,7 +21,6 @@ TEXTS = (None, b"", b"a", b"abc", b"x" * 246, b"x" * 247, b"x" * 248, b"x" * 70_
 @pytest.mark.parametrize("number", range(CASES))
 def test_columns_come_back(number: int) -> None:
     """All kinds in any order, of whole arrays and of parts of larger ones, and none too."""
-    print(f"seed {number}")
     generator = random.Random(number)
     rows = generator.choice((0, 1, 2, 50))
     kinds = "".join(generator.choice("nfb") for _ in range(generator.randint(1, 6)))

@@ -173,7 +173,6 @@ def test_changes_of_a_set_add_up_before_they_count() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_any_pieces_of_a_set_of_changes_are_the_whole(layout: Layout, seed: int) -> None:
     """Changes that keep to the unique key, some netted and all shuffled, leave the rows that they add up to."""
-    print(f"seed {seed}")
     dice, state = random.Random(seed), State(layout, by_seq=False)
     there: dict[int, int] = {}
     view: Counter[Row] = Counter()

@@ -224,12 +224,12 @@ def _expected(sql: str, rows: list[dict[str, Any]]) -> Counter[str]:
     return Counter(map(json.dumps, found))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("sql", [GROUPED, GLOBAL, OVER])
 @pytest.mark.parametrize("size", [1, 4])
 def test_after_every_batch_it_is_what_the_rows_that_are_left_give(folder: Path, sql: str, seed: int, size: int) -> None:
     """Random changes in batches: states, views and results follow, and nothing is left of groups that are gone."""
-    print(f"seed {seed}")
     job = _job(folder, sql)
     sink = plan(job, "o")
     changes = list(_changes(random.Random(seed), 60))

@@ -84,6 +84,7 @@ def history(rng: random.Random, *, truncated: bool) -> tuple[list[KeyAndValue], 
 SETTINGS: list[Mapping[str, Any]] = [{}, {"exact": True}, {"on_truncate": "empty"}]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize(("sql", "sink"), QUERIES)
 def test_results_are_those_of_the_table(

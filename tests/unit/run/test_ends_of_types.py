@@ -64,6 +64,7 @@ def _inserts(*times: str) -> list[Change]:
     return [{"table": "t", "op": "+I", "row": {"id": at, "ts": each}} for at, each in enumerate(times, 1)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("window", _WINDOWS)
 def test_a_row_whose_window_leaves_the_times_is_an_error_of_it(tmp_path: Path, window: str) -> None:
     """Also where the query does not read the window's end; with `on_error` the other rows stay, whatever the cut."""
@@ -88,6 +89,7 @@ def test_a_row_that_a_filter_takes_out_is_in_no_window(tmp_path: Path, window: s
     assert _outcomes(tmp_path, sql, _TABLE, changes) == alone
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", _OTHERS)
 def test_far_times_go_through_queries_unharmed(tmp_path: Path, kind: str) -> None:
     """Times are compared, ordered and handed on up to the last one, and come out as they went in."""
@@ -152,6 +154,7 @@ _FOUND_BY_CONTENT = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", _FOUND_BY_CONTENT)
 def test_a_retraction_finds_a_row_that_sql_calls_equal(tmp_path: Path, kind: str) -> None:
     """Of rows that are taken back in another form nothing is left; of the others what was sent."""

@@ -59,10 +59,10 @@ GUARDED = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("number", range(len(GUARDED)))
 def test_a_guarded_expression_gives_what_one_that_cannot_fail_gives(number: int, tmp_path: Path) -> None:
     """Over random rows, some of which it would fail on, in small batches and in one."""
-    print(f"seed {number}")
     changes = random_changes(random.Random(number), 30)
     sql, form = GUARDED[number], list(FORMS)[number % len(FORMS)]
     guarded, plain = (sql.format(q=f"({each.format(k='b.k')})") for each in (form, FORMS[form]))
