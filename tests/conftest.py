@@ -18,7 +18,7 @@ from tests.seeds import few
 LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "spark", "kafka", "system", "docs", "examples", "plan")
 """The folders whose tests take seconds each, or stay together, the longest first."""
 SAMPLED = ("oracle", "laws")
-"""The folders of whose tests a quick run takes two parameters each, as with the mark `sampled`."""
+"""The folders of whose tests a quick run takes one parameter each, unless the mark `sampled` has another number."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -54,7 +54,7 @@ def _sample(tests: list[pytest.Item]) -> Sequence[pytest.Item]:
     mark = tests[0].get_closest_marker("sampled")
     if mark is None and _folder(tests[0]) not in SAMPLED:
         return tests
-    return few(tests, mark.args[0] if mark else 2)
+    return few(tests, mark.args[0] if mark else 1)
 
 
 def _folder(item: pytest.Item) -> str:

@@ -39,8 +39,10 @@ def some(cases: Iterable[Case]) -> Sequence[Case]:
 
 
 def few(cases: Sequence[Case], most: int) -> Sequence[Case]:
-    """All cases, or where the tests are to be quick `most` of them, the first and others at equal distances."""
-    return cases[:: -(-len(cases) // most)] if QUICK and cases else cases
+    """All cases, or where the tests are to be quick `most` of them at equal distances."""
+    if not QUICK or len(cases) <= most:
+        return cases
+    return [cases[number * len(cases) // most] for number in range(most)]
 
 
 def batches(count: int) -> int:

@@ -12,6 +12,7 @@ from tests.seeds import seeds
 CHANGELOGS_EACH = seeds()
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize(("law", "subject"), CASES, ids=name)
 def test_the_operator_obeys_the_law(law: Law, subject: Subject) -> None:
     """The law holds for random changelogs, whose seeds are printed."""

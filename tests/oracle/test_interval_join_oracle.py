@@ -297,6 +297,7 @@ def test_a_pad_comes_once_when_none_of_its_matches_can_come(tmp_path: Path) -> N
     assert told(query, ("b", "+I", at(17, 7))) == [(1, 2), (3, None), (4, 5), (4, 6)]
 
 
+@pytest.mark.sampled(0)
 def test_a_long_stream_keeps_what_an_interval_holds(tmp_path: Path) -> None:
     """State does not grow with what has come, whatever the kind of join."""
     for form in ("inner", "full", "anti"):

@@ -324,6 +324,7 @@ def as_line(change: Change, modes: Mapping[str, str]) -> tuple[str, str, dict[st
     return table, kind, {"k": row[1]} if kind == "-D" and modes[table] == "upsert" else as_json(row)
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("compares", ["<=", "<"])
 def test_left_rows_that_have_met_the_next_row_go(tmp_path: Path, compares: str) -> None:
     """Right rows go with the watermark, and left ones with the row that they take, however many there have been."""
@@ -344,6 +345,7 @@ def test_left_rows_that_have_met_the_next_row_go(tmp_path: Path, compares: str) 
     assert all(met[id_] == id_ + 10 * behind for id_ in met if id_ < 1400)
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("sql", [ASOF, VERSION], ids=["asof", "versions"])
 @pytest.mark.parametrize("emit", ["changes", "final"])
 def test_state_stays_flat(tmp_path: Path, sql: str, emit: str) -> None:

@@ -101,7 +101,7 @@ def test_rows_wait_for_those_that_may_come_before_them() -> None:
     assert running.batch(5, (4, 1, 8, 5)) == [(1, 3, 1)]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("calls", [(FIRST,), (FIRST, MatchNumber())])
 def test_state_is_what_the_time_within_holds(calls: Sequence[MatchCall]) -> None:
     """However long it goes on, no more rows are kept than are within reach; of numbers, one for each partition."""
