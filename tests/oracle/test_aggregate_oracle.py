@@ -29,6 +29,8 @@ from tests.oracle.inputs import Batches, Input, Materialised, random_batches
 from tests.oracle.trials import Table, Views, Work, finding, registered, trials, views_differ
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 INPUT = Input("multiset", by_seq=False)
 
 

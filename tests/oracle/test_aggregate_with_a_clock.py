@@ -25,6 +25,8 @@ from tests.oracle.test_aggregate_oracle import INPUT, Case, columns
 from tests.oracle.trials import Work, changes_differ, finding, timed, trials
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 NAIVE = {
     "count(*)": len,
     "count(v)": lambda rows: sum(row[2] is not None for row in rows),

@@ -26,6 +26,8 @@ from rowkind.operators.columns.changes import Uint64s, binary
 from rowkind.operators.columns.hashing import hash64
 from tests.seeds import drawn, seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset", "ordered")
 BATCHES = 24
 Top = tuple[int, Entries | None]

@@ -23,6 +23,8 @@ from tests.oracle.naive_join import NaiveSide
 from tests.oracle.trials import Work, finding, timed, trials
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 
 @pytest.mark.parametrize(
     ("comparison", "versions"), [*((each, None) for each in COMPARISONS), *((">=", each) for each in get_args(Deletes))]

@@ -23,6 +23,8 @@ from tests.oracle.naive_join import NaiveSide, Steps
 from tests.oracle.trials import Work, changes_differ, finding, timed, trials
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 TTL = 3
 INPUTS = [
     Input("one row per key", by_seq=True),

@@ -26,6 +26,8 @@ from tests.oracle.joins import LAYOUTS, LESS, NULL_OR_ONE, PairCondition, joined
 from tests.oracle.trials import Table, Views, finding, sql_differs, trials
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 CASES_EACH = seeds()
 KINDS: tuple[JoinKind, ...] = ("inner", "left", "right", "full")
 NULLS: Row = (None, None, None)

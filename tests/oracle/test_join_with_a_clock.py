@@ -21,6 +21,8 @@ from tests.oracle.naive_join import NaiveJoin, NaiveSide
 from tests.oracle.trials import Work, changes_differ, finding, timed, trials
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 KINDS: tuple[JoinKind, ...] = ("inner", "left", "right", "full")
 
 

@@ -18,6 +18,8 @@ from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import Uint64s, binary
 from tests.seeds import drawn, seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 BATCHES = 40
 
 Row = tuple[bytes, int, int]

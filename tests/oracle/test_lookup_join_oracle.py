@@ -18,6 +18,8 @@ from tests.oracle.inputs import TABLES, Input, Materialised
 from tests.oracle.trials import Work, trials
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 PAD: Row = (None, None, None)
 
 

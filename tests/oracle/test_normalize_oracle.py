@@ -18,6 +18,8 @@ from tests.oracle.naive_join import NaiveSide, Steps
 from tests.oracle.trials import Work, changes_differ, finding, timed, trials
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 
 @pytest.mark.parametrize("ttl_ms", [None, 3])
 @pytest.mark.parametrize(

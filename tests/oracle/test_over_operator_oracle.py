@@ -24,6 +24,8 @@ from tests.oracle.overs import Arrived, OverInput, call, over, spec
 from tests.oracle.trials import Work, finding, trials
 from tests.seeds import drawn, seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 ALL = Frame("rows", None, 0)
 PEERS = Frame("range", None, 0)
 

@@ -41,6 +41,8 @@ from tests.oracle.ranked import (
 from tests.oracle.trials import Table, Work, finding, registered, trials, views_differ, views_of
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 CASES_EACH = seeds(15)
 CONDITIONS_EACH = seeds(25)
 DEDUPLICATIONS_EACH = seeds(25)

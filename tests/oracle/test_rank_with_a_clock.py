@@ -21,6 +21,8 @@ from tests.oracle.ranked import CONDITIONS, NaiveRank, RankInput, RowFilter, cha
 from tests.oracle.trials import Work, changes_differ, finding, timed, trials
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 STRATEGIES: tuple[Strategy, ...] = ("append", "improving", "retract")
 FUNCTIONS: tuple[RankFunction, ...] = ("row_number", "rank", "dense_rank")
 TIES: tuple[Ties, ...] = ("earliest first", "latest first")

@@ -29,6 +29,8 @@ from tests.oracle.naive_join import NaiveJoin, NaiveSide, Steps, Stored
 from tests.oracle.trials import Table, Views, Work, changes_differ, finding, sql_differs, timed, trials
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti", "null-aware anti", "mark", "null-aware mark")
 NULL_AWARE = ("null-aware anti", "null-aware mark")
 ANSWERS = (changelogs.pack((0,)), changelogs.pack((1,)), changelogs.pack((None,)))

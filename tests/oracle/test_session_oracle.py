@@ -25,6 +25,8 @@ from tests.oracle.sessions import SessionInput, in_sessions, spec, time
 from tests.oracle.trials import Work, finding, timed, trials
 from tests.seeds import seeds
 
+pytestmark = pytest.mark.sampled(8)
+
 GAPS = (1, 2, 3, 4, 7, 100)
 
 
