@@ -172,6 +172,7 @@ ADVICE = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", ADVICE)
 def test_advice_that_is_followed_gives_the_rows_that_were_meant(name: str, tmp_path: Path) -> None:
     """The query is refused with the advice, and the one that the advice leads to has the rows, at every cut."""

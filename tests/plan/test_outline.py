@@ -35,6 +35,7 @@ def test_documents_have_every_kind_of_step_and_every_key() -> None:
     assert not missing, "add empty files with these names to tests/plan/documents and run `python -m tests.plan`"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_an_outline_shows_a_change_of_any_value(path: Path) -> None:
     """Whatever value of a document is changed, dropped or added, the outline changes too."""

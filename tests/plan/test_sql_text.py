@@ -92,6 +92,7 @@ def test_each_own_piece_of_syntax_can_be_written() -> None:
     assert all(map(sql_text, found))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_window_or_a_pattern_may_stand_in_any_subquery(place: str, tmp_path: Path) -> None:
     """Such a query is planned and explained, or refused with a reason; nothing else is raised."""

@@ -109,6 +109,7 @@ def _rows(folder: Path, sql: str, **settings: Any) -> list[list[Any]]:
     return sorted((list(row.values()) for row in found), key=json.dumps)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
