@@ -18,7 +18,7 @@ from tests.flink.trying import given
 CASES = cases()
 
 
-@pytest.mark.sampled(80)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.page}-{case.name}".replace(" ", "_"))
 def test_a_script_of_a_page_gives_what_the_page_shows(tmp_path: Path, case: PageCase) -> None:
     """In batches of 1 row, of 2 and of all; a script that is refused is so for the reason in the list."""

@@ -83,6 +83,7 @@ def _commands(prefix: str, group: click.Group) -> Iterator[tuple[str, click.Comm
             yield from _commands(f"{prefix}{name} ", command)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("command", ON_EXAMPLES)
 def test_what_the_docs_do_with_an_example_can_be_done(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command ends well, and says something."""
