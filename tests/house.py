@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("operators", "avro", "service")
 NODE = re.compile(r"(?:physical\.)?(?:Logical|Physical)[A-Z]\w*")
-NO_NODE = re.compile(r"(?:Logical|Physical)(?:Node|Input|Call|OverCall|Define|JoinKind)")
+NO_NODE = re.compile(r"(?:Logical|Physical)(?:Node|Input|AggregateCall|WindowCall|Define|JoinKind)")
 SHORT = 60
 """A module of fewer lines with one importer may belong into it."""
 LONG = 50

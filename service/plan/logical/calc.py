@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -47,6 +47,12 @@ class LogicalFilter(LogicalCalc):
     """The rows for which all conjuncts are true."""
 
     conjuncts: tuple[exp.Expr, ...]
+
+
+def filtered(node: LogicalNode, conjuncts: Iterable[exp.Expr]) -> LogicalNode:
+    """The rows of a node for which all conjuncts are true; the node itself if there are none."""
+    kept = tuple(conjuncts)
+    return LogicalFilter(node, kept) if kept else node
 
 
 @dataclass(frozen=True)

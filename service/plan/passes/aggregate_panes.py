@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject, filtered
 from rowkind.service.plan.logical.grouping import LogicalAggregate
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.passes.split_distinct import Steps, between, in_two_steps
@@ -172,9 +172,7 @@ def _in_panes(
         runs = replace(windows.expand, input=by_pane, array=array, elements={panes: 0}, at=array)
         parts, calls = _by_run(by_pane, runs, calls)
         array = WindowStartsBy(this=resolved(panes), slide=interval(length), size=windows.array.args["size"].copy())
-    expand: LogicalNode = replace(windows.expand, input=parts, array=array, at=array)
-    if windows.on_windows:
-        expand = LogicalFilter(expand, windows.on_windows)
+    expand = filtered(replace(windows.expand, input=parts, array=array, at=array), windows.on_windows)
     groups = {name: resolved(name) if name in of_rows else meanings[name] for name in node.group}
     return replace(
         node,
@@ -195,7 +193,7 @@ def _by_pane(
     rest = 0 if offset is None else micros(offset) % width
     moved = {"offset": interval(rest)} if rest else {}
     start = PaneStart(this=array.this.copy(), size=interval(width), windows=size.copy(), **moved)
-    rows = LogicalFilter(windows.expand.input, windows.on_rows) if windows.on_rows else windows.expand.input
+    rows = filtered(windows.expand.input, windows.on_rows)
     first, second = _parted(steps)
     group = (*(name for name in node.group if name in of_rows), pane)
     panes = LogicalInput(LogicalProject(rows, {**of_rows, pane: start}))

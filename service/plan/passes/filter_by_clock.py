@@ -22,7 +22,7 @@ from rowkind.service.physical.clocks import Clock, ColumnTime
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.binary import LogicalJoin
-from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, filtered
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.query import Query
@@ -80,7 +80,7 @@ def _filter(names: set[str], node: LogicalFilter) -> LogicalNode:
     outputs: dict[str, exp.Expr] = {name: resolved(name) for name in below}
     begins = _column(times[True], "GREATEST", "#begins", outputs, names)
     ends = _column(times[False], "LEAST", "#ends", outputs, names)
-    input_: LogicalNode = LogicalFilter(node.input, tuple(others)) if others else node.input
+    input_ = filtered(node.input, others)
     if outputs.keys() > below.keys():
         input_ = LogicalProject(input_, outputs)
     passing: LogicalNode = LogicalTemporalFilter(
@@ -88,7 +88,7 @@ def _filter(names: set[str], node: LogicalFilter) -> LogicalNode:
     )
     if outputs.keys() > below.keys():
         passing = LogicalProject(passing, {name: resolved(name) for name in below})
-    return LogicalFilter(passing, tuple(guarded)) if guarded else passing
+    return filtered(passing, guarded)
 
 
 @dataclass(frozen=True)

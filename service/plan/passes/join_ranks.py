@@ -20,7 +20,7 @@ from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.binary import LogicalJoin
-from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalWindow
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalWindow, filtered
 from rowkind.service.plan.logical.grouping import LogicalAggregate
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.logical.subset import LogicalRank
@@ -93,7 +93,7 @@ def _with_copies(rank: LogicalRank, identity: tuple[str, ...]) -> LogicalNode:
     if rank.ranking.first > 1:
         own = resolved(_number(rank, rank.ranking.function))
         conditions = (exp.GTE(this=own, expression=exp.Literal.number(rank.ranking.first)), *conditions)
-    return LogicalFilter(counted, conditions) if conditions else counted
+    return filtered(counted, conditions)
 
 
 def _check(ranks: Sequence[LogicalRank], numbered: Sequence[LogicalRank], identity: tuple[str, ...]) -> None:

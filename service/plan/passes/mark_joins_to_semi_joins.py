@@ -19,7 +19,7 @@ from sqlglot import exp
 from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.binary import LogicalJoin
-from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, filtered
 from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
@@ -65,5 +65,5 @@ def _visit(node: LogicalNode) -> LogicalNode:
             left = {name: resolved(name) for name in columns(join.left.input)}
             answer = exp.true() if holds else exp.false()
             rows = LogicalProject(replace(join, kind=kind, answer=None), {**left, join.answer: answer})
-            return LogicalFilter(rows, rest) if rest else rows
+            return filtered(rows, rest)
     return node

@@ -15,7 +15,14 @@ from sqlglot import exp
 from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
-from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.calc import (
+    LogicalExpand,
+    LogicalFilter,
+    LogicalProject,
+    LogicalScan,
+    LogicalUnion,
+    filtered,
+)
 from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.logical.per_row import LogicalStamp
 from rowkind.service.plan.logical.subset import LogicalTemporalFilter
@@ -82,7 +89,7 @@ def _narrow_expand(node: LogicalExpand, above: Sequence[exp.Expr]) -> LogicalNod
     kept = node.outer and not any(rejects(each, made) for each in above)
     below = _narrow(node.input, _about(above, columns(node.input).keys()))
     narrowed = replace(node, outer=kept, condition=node.condition if kept else (), input=below)
-    return LogicalFilter(narrowed, node.condition) if node.condition and not kept else narrowed
+    return filtered(narrowed, () if kept else node.condition)
 
 
 def _about(above: Sequence[exp.Expr], group: AbstractSet[str]) -> list[exp.Expr]:

@@ -23,7 +23,7 @@ where it cannot sink it stays above an inner join.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.binary import LogicalJoin
-from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan, LogicalUnion
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan, LogicalUnion, filtered
 from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides
 from rowkind.service.plan.query import Query
@@ -65,11 +65,11 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
     """The node with `conditions` applied to what it emits, or further down."""
     match node:
         case LogicalScan():
-            return _filtered(node, conditions)
+            return filtered(node, conditions)
         case LogicalFilter():
             return _push(node.input, [*node.conjuncts, *conditions])
         case LogicalProject(stands=True):
-            return _filtered(replace(node, input=_push(node.input, ())), conditions)
+            return filtered(replace(node, input=_push(node.input, ())), conditions)
         case LogicalProject():
             return replace(node, input=_push(node.input, [substitute(each, node.outputs) for each in conditions]))
         case LogicalJoin():
@@ -79,7 +79,7 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
     sink, stay = _parted(conditions, node.lets_pass(columns(first(node)).keys()))
     # The first input gets them, another one none.
     own = iter([sink])
-    return _filtered(with_inputs(node, lambda each: _push(each, next(own, ()))), stay)
+    return filtered(with_inputs(node, lambda each: _push(each, next(own, ()))), stay)
 
 
 def _parted(conditions: Sequence[exp.Expr], group: AbstractSet[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
@@ -137,7 +137,7 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
         right=replace(node.right, input=_push(node.right.input, to_right)),
         condition=tuple(on),
     )
-    return _filtered(joined, above)
+    return filtered(joined, above)
 
 
 def _of_alternatives(condition: exp.Expr, side: set[str]) -> Sequence[exp.Expr]:
@@ -166,8 +166,3 @@ def _within(condition: exp.Expr, side: AbstractSet[str]) -> bool:
     """
     read = reads(condition)
     return bool(read) and read <= side and all(function.deterministic for function in functions_in(condition))
-
-
-def _filtered(node: LogicalNode, conditions: Iterable[exp.Expr]) -> LogicalNode:
-    kept = tuple(conditions)
-    return LogicalFilter(node, kept) if kept else node

@@ -30,7 +30,14 @@ from rowkind.service.plan.calls import LogicalWindowCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.binary import LogicalLookup
-from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan, LogicalUnion, LogicalWindow
+from rowkind.service.plan.logical.calc import (
+    LogicalFilter,
+    LogicalProject,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
+    filtered,
+)
 from rowkind.service.plan.logical.grouping import LogicalAggregate
 from rowkind.service.plan.logical.node import LogicalBinary, LogicalInput, LogicalNode
 from rowkind.service.plan.logical.per_row import LogicalOver
@@ -108,7 +115,7 @@ class _Rewriting:
             top_: LogicalNode = _with_numbers(rows, numbered)
             for each in windows:
                 top_ = top_ if each in numbered else replace(each, input=top_)
-            return self.visit(_filtered(top_, conditions), uses)
+            return self.visit(filtered(top_, conditions), uses)
         groups: list[list[LogicalWindow]] = []
         for window in windows:
             found = next((group for group in groups if self._goes_with(window, group, uses)), None)
@@ -117,7 +124,7 @@ class _Rewriting:
             else:
                 found.append(window)
         if len(groups) == 1:
-            return _filtered(*self._rank(groups[0], conditions, uses, alone=True))
+            return filtered(*self._rank(groups[0], conditions, uses, alone=True))
         return self._joined(groups, conditions, uses)
 
     def _without(
@@ -132,7 +139,7 @@ class _Rewriting:
         top = rows
         for each in windows:
             top = top if each in unread else replace(each, input=top)
-        below = self.visit(_filtered(top, conditions), uses)
+        below = self.visit(filtered(top, conditions), uses)
         outputs: dict[str, exp.Expr] = {name: resolved(name) for name in columns(below)}
         outputs |= {each.number: exp.Literal.number(1) for each in unread}
         return LogicalProject(below, outputs)
@@ -156,7 +163,7 @@ class _Rewriting:
             read |= {each.number: math.inf for each in windows if each.function == "row_number"}
         ranks, above = zip(*(self._rank(*each, read) for each in zip(groups, of_group, strict=True)), strict=True)
         assert all(isinstance(each, LogicalRank) for each in ranks), "an Over is alone"
-        return _filtered(
+        return filtered(
             join_ranks([each for each in ranks if isinstance(each, LogicalRank)]),
             (*rest, *(each for conditions in above for each in conditions)),
         )
@@ -266,10 +273,6 @@ def _over(windows: Sequence[LogicalWindow], order: tuple[OrderColumn, ...], belo
     """All numbers of rows, which are counted on from the row before."""
     first = windows[0]
     return LogicalOver(LogicalInput(below), first.partition, order, _numbers(windows), first.at)
-
-
-def _filtered(node: LogicalNode, conditions: tuple[exp.Expr, ...]) -> LogicalNode:
-    return LogicalFilter(node, conditions) if conditions else node
 
 
 def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:

@@ -12,7 +12,7 @@ from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.binary import LogicalJoin
-from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalProject, filtered
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
@@ -254,7 +254,7 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
     both = LogicalJoin(LogicalInput(left.node), LogicalInput(inner.input), inner.links, "left", lateral)
     found = {name: substitute(output, inner.empty) for name, output in outputs.items()}
     node = LogicalProject(both, {each: resolved(each) for each in columns(left.node)} | found)
-    return replace(left, node=LogicalFilter(node, on) if on else node, scope=scope)
+    return replace(left, node=filtered(node, on), scope=scope)
 
 
 def _item(at: exp.Expr, context: Context, queries: Queries) -> Joined:

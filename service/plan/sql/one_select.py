@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, filtered
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
@@ -239,7 +239,7 @@ class OneSelect:
         # Groups are found by equal links, so that what only stands behind one is asked here.
         inner = tuple(each for each in self._links if reads(each) <= set(columns(self._node)))
         self._links = tuple(each for each in self._links if each not in inner)
-        self._node = LogicalFilter(self._node, inner) if inner else self._node
+        self._node = filtered(self._node, inner)
         grouped = [each.expression for each in groups]
         early = self._subqueries.early.union(*map(reads, grouped))
         self._node, with_values = self._subqueries.join(self._node, [*clauses, *grouped], early)

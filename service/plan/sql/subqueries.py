@@ -21,7 +21,7 @@ from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.binary import LogicalJoin
-from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
+from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, filtered
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
@@ -228,11 +228,11 @@ def where(
         if is_link or (links and not is_late and may_fail(each)):
             links.append(each)
     late = _late(parts, subqueries.names)
-    node = _filtered(node, [each for each in plain if each not in links and each not in late])
+    node = filtered(node, [each for each in plain if each not in links and each not in late])
     for each in tests:
         node = _tested(each, node, scope, context, queries)
     node, with_values = subqueries.join(node, late)
-    return _filtered(node, [with_values(each) for each in late if each not in links]), tuple(links)
+    return filtered(node, [with_values(each) for each in late if each not in links]), tuple(links)
 
 
 def _late(parts: Sequence[exp.Expr], values: AbstractSet[str]) -> list[exp.Expr]:
@@ -245,10 +245,6 @@ def _late(parts: Sequence[exp.Expr], values: AbstractSet[str]) -> list[exp.Expr]
             late.append(each)
         guarded = guarded or is_test or bool(late)
     return late
-
-
-def _filtered(node: LogicalNode, conditions: list[exp.Expr]) -> LogicalNode:
-    return LogicalFilter(node, tuple(conditions)) if conditions else node
 
 
 def _predicate(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
