@@ -25,7 +25,7 @@ from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.oracle.asof import COMPARISONS, Comparison, complete
 from tests.oracle.asof import spec as asof
-from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions
+from tests.oracle.inputs import Batches, Input, Materialised, PartitionedInput, random_batches, retractions
 from tests.oracle.overs import OverInput
 from tests.oracle.overs import call as over
 from tests.oracle.overs import spec as overs
@@ -39,7 +39,6 @@ from tests.oracle.ranked import (
     numbered,
     partition_bound,
 )
-from tests.oracle.sessions import SessionInput
 from tests.oracle.sessions import spec as sessions
 
 
@@ -210,12 +209,12 @@ class SessionSubject(Subject):
     def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
         (of,) = self.inputs
-        assert isinstance(of, SessionInput)
+        assert isinstance(of, PartitionedInput)
         return of.columns(batch)
 
 
 def _session(gap: int, *, by_seq: bool, ends: bool = False) -> Subject:
-    of = SessionInput("multiset", by_seq=by_seq)
+    of = PartitionedInput("multiset", by_seq=by_seq)
     name = f"sessions with a gap of {gap}{' and ends' * ends} {_ORDER[by_seq]}"
     return SessionSubject(name, Session(sessions(gap, of, ends=ends)), (of,))
 

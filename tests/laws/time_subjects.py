@@ -24,9 +24,9 @@ from rowkind.operators.time.session import Session
 from rowkind.operators.time.temporal_filter import TemporalFilter, TemporalFilterSpec
 from tests.changelogs import Change, Row, pack, unpack
 from tests.laws.subjects import Subject
-from tests.oracle.inputs import Batches, Input
-from tests.oracle.sessions import SessionInput, time
+from tests.oracle.inputs import Batches, Input, PartitionedInput
 from tests.oracle.sessions import spec as sessions
+from tests.oracle.sessions import time
 
 _NEVER = 1_000_000
 
@@ -76,7 +76,7 @@ class NotLate(Subject):
     def columns(self, batch: Sequence[Change]) -> Batch:
         """A batch as the operator takes it."""
         of = self.inputs[0]
-        return of.columns(batch) if isinstance(of, SessionInput) else super().columns(batch)
+        return of.columns(batch) if isinstance(of, PartitionedInput) else super().columns(batch)
 
 
 def _filter(name: str, begins: _Times | None, ends: _Times | None, most: int | None = None) -> Subject:
@@ -117,7 +117,7 @@ LOOKUPS_AT_ONCE: tuple[Subject, ...] = tuple(_lookup(right, padded=padded, first
 
 
 def _session(gap: int) -> Subject:
-    of = SessionInput("multiset", by_seq=True)
+    of = PartitionedInput("multiset", by_seq=True)
     operator = Session(sessions(gap, of, closes=True))
     return NotLate(f"sessions with a gap of {gap} that end", operator, (of,), lambda row: time(row) + gap + 1)
 

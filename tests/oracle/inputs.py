@@ -8,9 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import pyarrow as pa
+
 from rowkind.operators.arrangement.layout import Layout
 from rowkind.operators.changelog import RowKind
-from tests.changelogs import Change, Row, Table
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.changes import Changes, binary
+from tests import changelogs
+from tests.changelogs import Change, Row, Table, pack
 
 Batches = list[list[Change]]
 
@@ -37,6 +43,33 @@ class Input:
         if self.key_in_payload:
             return table
         return replace(table, payload=tuple(column for column in table.payload if column not in table.key))
+
+
+@dataclass(frozen=True)
+class PartitionedInput(Input):
+    """The only input of an operator over partitions, which may be NULL."""
+
+    hashed: changelogs.Hash = changelogs.strong_hash
+
+    def sub_keys(self, rows: Sequence[Row]) -> pa.BinaryArray:
+        """What rows are ordered by in their partition: by nothing."""
+        return binary(b"" for _ in rows)
+
+    def columns(self, batch: Sequence[Change]) -> Batch:
+        """A batch as the operator takes it."""
+        return changelogs.split(batch, self._changes)
+
+    def _changes(self, batch: Sequence[Change]) -> Changes:
+        keys = [pack((change.row[1],)) for change in batch]
+        return Changes(
+            np.zeros(len(batch), np.int8),
+            np.array([change.kind for change in batch], np.int8),
+            self.hashed(keys),
+            binary(keys),
+            self.sub_keys([change.row for change in batch]),
+            np.array([change.seq for change in batch], np.int64),
+            binary(pack(change.row) for change in batch),
+        )
 
 
 class Materialised:

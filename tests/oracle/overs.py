@@ -12,14 +12,12 @@ import pyarrow as pa
 
 from rowkind.operators.aggregate.accumulators import AccumulatorCall
 from rowkind.operators.columns import number_bytes
-from rowkind.operators.columns.batch import Batch
-from rowkind.operators.columns.changes import Changes, Int64s, binary
+from rowkind.operators.columns.changes import Int64s, binary
 from rowkind.operators.over.framing import Frame, OverFunction
 from rowkind.operators.over.over import OverSpec
 from rowkind.operators.over.window_call import OverCall
-from tests import changelogs
-from tests.changelogs import Change, Row, pack, unpack
-from tests.oracle.inputs import Input
+from tests.changelogs import Row, pack, unpack
+from tests.oracle.inputs import Input, PartitionedInput
 
 Arrived = tuple[int, Row]
 """A row and its arrival number."""
@@ -31,26 +29,12 @@ def position(row: Row) -> int:
 
 
 @dataclass(frozen=True)
-class OverInput(Input):
+class OverInput(PartitionedInput):
     """The input of an OVER, whose partitions may be NULL."""
 
-    hashed: changelogs.Hash = changelogs.strong_hash
-
-    def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
-        return changelogs.split(batch, self._changes)
-
-    def _changes(self, batch: Sequence[Change]) -> Changes:
-        keys = [pack((change.row[1],)) for change in batch]
-        return Changes(
-            np.zeros(len(batch), np.int8),
-            np.array([change.kind for change in batch], np.int8),
-            self.hashed(keys),
-            binary(keys),
-            number_bytes.to_bytes(np.array([position(change.row) for change in batch], np.int64)),
-            np.array([change.seq for change in batch], np.int64),
-            binary(pack(change.row) for change in batch),
-        )
+    def sub_keys(self, rows: Sequence[Row]) -> pa.BinaryArray:
+        """The positions."""
+        return number_bytes.to_bytes(np.array([position(row) for row in rows], np.int64))
 
 
 def call(function: OverFunction, frame: Frame, nth: int = 1, *, default: bool = False, skips: bool = False) -> OverCall:

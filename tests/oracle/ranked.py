@@ -16,18 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.batch import Batch
-from rowkind.operators.columns.changes import Changes, Int64s, Mask, binary
+from rowkind.operators.columns.changes import Int64s, Mask, binary
 from rowkind.operators.rank.rank import RankSpec
 from rowkind.operators.rank.ranking import RankFunction, Ranking, Ties
-from tests import changelogs
 from tests.changelogs import Change, Row, pack, unpack
-from tests.oracle.inputs import Batches, Input, random_batches
+from tests.oracle.inputs import Batches, Input, PartitionedInput, random_batches
 from tests.oracle.naive_join import NaiveSide, Steps, Stored
 
 
 @dataclass(frozen=True)
-class RankInput(Input):
+class RankInput(PartitionedInput):
     """The input of a rank.
 
     `stretch` is what values are multiplied with: with a large one, small ones apart share an order code. Where rows are
@@ -37,23 +35,10 @@ class RankInput(Input):
     stretch: int = 1
     descending: bool = False
     ordered: bool = True
-    hashed: changelogs.Hash = changelogs.strong_hash
 
-    def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
-        return changelogs.split(batch, self._changes)
-
-    def _changes(self, batch: Sequence[Change]) -> Changes:
-        keys = [pack((change.row[1],)) for change in batch]
-        return Changes(
-            np.zeros(len(batch), np.int8),
-            np.array([change.kind for change in batch], np.int8),
-            self.hashed(keys),
-            binary(keys),
-            binary(self._order_key(change.row[2]) for change in batch),
-            np.array([change.seq for change in batch], np.int64),
-            binary(pack(change.row) for change in batch),
-        )
+    def sub_keys(self, rows: Sequence[Row]) -> pa.BinaryArray:
+        """The values, in their direction."""
+        return binary(self._order_key(row[2]) for row in rows)
 
     def _order_key(self, value: int | None) -> bytes:
         if not self.ordered:

@@ -8,46 +8,20 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.columns.batch import Batch
-from rowkind.operators.columns.changes import Changes, Int64s, binary
+from rowkind.operators.columns.changes import Int64s, binary
 from rowkind.operators.time.session import SessionSpec
-from tests import changelogs
-from tests.changelogs import Change, Row, pack, unpack
+from tests.changelogs import Row, pack, unpack
 from tests.oracle.inputs import Input
 
 
 def time(row: Row) -> int:
     """When a row was: before the epoch or after it, and so that values share times."""
     return 7 * (row[2] or 0) + 3 * (row[0] or 0) - 11
-
-
-@dataclass(frozen=True)
-class SessionInput(Input):
-    """The input of a session, whose partitions may be NULL."""
-
-    hashed: changelogs.Hash = changelogs.strong_hash
-
-    def columns(self, batch: Sequence[Change]) -> Batch:
-        """A batch as the operator takes it."""
-        return changelogs.split(batch, self._changes)
-
-    def _changes(self, batch: Sequence[Change]) -> Changes:
-        keys = [pack((change.row[1],)) for change in batch]
-        return Changes(
-            np.zeros(len(batch), np.int8),
-            np.array([change.kind for change in batch], np.int8),
-            self.hashed(keys),
-            binary(keys),
-            binary(b"" for _ in batch),
-            np.array([change.seq for change in batch], np.int64),
-            binary(pack(change.row) for change in batch),
-        )
 
 
 def times(payloads: pa.BinaryArray) -> Int64s:

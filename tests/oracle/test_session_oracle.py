@@ -19,9 +19,9 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.time.session import Session
 from tests import changelogs
 from tests.changelogs import Change, Row, changed, refreshed
-from tests.oracle.inputs import Batches, Materialised, random_batches, with_refreshes
+from tests.oracle.inputs import Batches, Materialised, PartitionedInput, random_batches, with_refreshes
 from tests.oracle.naive_join import NaiveSide
-from tests.oracle.sessions import SessionInput, in_sessions, spec, time
+from tests.oracle.sessions import in_sessions, spec, time
 from tests.oracle.trials import Work, finding, timed, trials
 from tests.seeds import seeds
 
@@ -40,7 +40,7 @@ def test_the_windows_are_those_of_the_definition_after_every_batch(
     compare = {"nothing": _difference, "a ttl": _with_a_clock, "a watermark": _with_a_watermark}[goes_by]
     for trial in trials(f"session, {goes_by}, {by_seq}{', with ends' * ends}", seeds(40), monkeypatch):
         generator = trial.generator
-        of = SessionInput("multiset", by_seq=by_seq, hashed=generator.choice(changelogs.HASHES))
+        of = PartitionedInput("multiset", by_seq=by_seq, hashed=generator.choice(changelogs.HASHES))
         batches = random_batches([of], trial.seed, batches=10, changes=generator.choice([3, 15]))
         batches = with_refreshes(batches, trial.seed) if goes_by == "a ttl" else batches
         trial.check(functools.partial(compare, of, generator.choice(GAPS), ends), batches)
@@ -57,7 +57,7 @@ def test_the_windows_are_those_of_the_definition_after_every_batch(
 )
 def test_a_row_joins_what_has_not_ended(rows: list[tuple[int, int]], starts: dict[int, int]) -> None:
     """Rows by the watermark before them and their times, with a gap of 7; the first one is let go of at 16."""
-    of = SessionInput("multiset", by_seq=True)
+    of = PartitionedInput("multiset", by_seq=True)
     work = Work(Session(spec(7, of, closes=True)))
     of_time = {time(row): row for row in itertools.product(range(6), [1], range(6))}
     for seq, (watermark, at) in enumerate(rows):
@@ -67,7 +67,7 @@ def test_a_row_joins_what_has_not_ended(rows: list[tuple[int, int]], starts: dic
 
 
 @finding
-def _difference(of: SessionInput, gap: int, ends: bool, batches: Batches) -> str | None:
+def _difference(of: PartitionedInput, gap: int, ends: bool, batches: Batches) -> str | None:
     """What is wrong with the operator on these batches; None if nothing is."""
     work, state = Work(Session(spec(gap, of, ends=ends))), Materialised(of)
     for batch in batches:
@@ -79,7 +79,7 @@ def _difference(of: SessionInput, gap: int, ends: bool, batches: Batches) -> str
 
 
 @finding
-def _with_a_clock(of: SessionInput, gap: int, ends: bool, batches: Batches) -> str | None:
+def _with_a_clock(of: PartitionedInput, gap: int, ends: bool, batches: Batches) -> str | None:
     """The same where rows expire: the rows that go and come, whatever their starts, and which are refreshed."""
     ttl_ms = 3
     work, naive = Work(Session(spec(gap, of, ttl_ms=ttl_ms, refreshes=True, ends=ends))), NaiveSide(of, ttl_ms)
@@ -102,7 +102,7 @@ def _with_a_clock(of: SessionInput, gap: int, ends: bool, batches: Batches) -> s
 
 
 @finding
-def _with_a_watermark(of: SessionInput, gap: int, ends: bool, batches: Batches) -> str | None:
+def _with_a_watermark(of: PartitionedInput, gap: int, ends: bool, batches: Batches) -> str | None:
     """The same where sessions end: the rows of one that has ended keep their start, and no row joins them any more."""
     work, state, ended = Work(Session(spec(gap, of, closes=True, ends=ends))), Materialised(of), Counter[Row]()
     for watermark, batch in zip(_watermarks(batches), batches, strict=True):

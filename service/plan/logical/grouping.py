@@ -17,7 +17,7 @@ from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.clocks import Ending
 from rowkind.service.physical.matching import CalledColumn, SoughtPattern
 from rowkind.service.plan.calls import LogicalAggregateCall, LogicalDefine
-from rowkind.service.plan.logical.node import LogicalGrouping, Types
+from rowkind.service.plan.logical.node import InPartitions, LogicalGrouping, Types
 from rowkind.service.plan.scalar.conjuncts import reads
 
 
@@ -76,7 +76,7 @@ class LogicalAggregate(LogicalGrouping):
 
 
 @dataclass(frozen=True)
-class LogicalMatch(LogicalGrouping):
+class LogicalMatch(InPartitions, LogicalGrouping):
     """The matches of a pattern in the rows of each partition, in an order that begins with a time.
 
     `defines` are the conditions of the variables, None for one that is always true. The node emits the columns
@@ -103,16 +103,6 @@ class LogicalMatch(LogicalGrouping):
 
     has_ttl: ClassVar[bool] = False
     finds_by_content: ClassVar[bool] = False
-
-    @property
-    def shards_by(self) -> tuple[str, ...]:
-        """The partition."""
-        return self.partition
-
-    @property
-    def sorts_by(self) -> tuple[OrderColumn, ...]:
-        """The order."""
-        return self.order
 
     @property
     def reads(self) -> frozenset[str]:

@@ -144,6 +144,23 @@ class LogicalUnary(LogicalNode):
         return frozenset(self.shards_by or ())
 
 
+class InPartitions:
+    """Part of an operator over the rows of each partition, in an order."""
+
+    partition: tuple[str, ...]
+    order: tuple[OrderColumn, ...]
+
+    @property
+    def shards_by(self) -> tuple[str, ...]:
+        """The partition."""
+        return self.partition
+
+    @property
+    def sorts_by(self) -> tuple[OrderColumn, ...]:
+        """The order."""
+        return self.order
+
+
 @dataclass(frozen=True)
 class LogicalPerRow(LogicalUnary):
     """An operator that emits each input row once, with added columns."""

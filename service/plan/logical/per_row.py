@@ -14,7 +14,7 @@ from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.field_roles import ASIDE, COLUMN, RESULTS
 from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.plan.calls import LogicalWindowCall
-from rowkind.service.plan.logical.node import LogicalPerRow, Types
+from rowkind.service.plan.logical.node import InPartitions, LogicalPerRow, Types
 from rowkind.service.plan.scalar.types import LOCAL, TIMESTAMP, family
 
 
@@ -67,7 +67,7 @@ class LogicalSession(LogicalPerRow):
 
 
 @dataclass(frozen=True)
-class LogicalOver(LogicalPerRow):
+class LogicalOver(InPartitions, LogicalPerRow):
     """The input's rows, each with the results of `calls` over rows around it, by the names of their columns.
 
     The rows of a partition are in this order. `at` is the first window in the SQL. Where rows come in the order of
@@ -92,16 +92,6 @@ class LogicalOver(LogicalPerRow):
         return self.ahead is not None and all(call.frame.by_distance for call in self.calls.values())
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = ("OVER finds rows by their content", False)
-
-    @property
-    def shards_by(self) -> tuple[str, ...]:
-        """The partition."""
-        return self.partition
-
-    @property
-    def sorts_by(self) -> tuple[OrderColumn, ...]:
-        """The order."""
-        return self.order
 
     @property
     def reads(self) -> frozenset[str]:

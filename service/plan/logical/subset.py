@@ -15,13 +15,13 @@ from rowkind.operators.field_roles import ASIDE, COLUMN, RESULTS
 from rowkind.operators.rank.ranking import RankFunction, Ranking
 from rowkind.service.physical.aggregation import OrderColumn
 from rowkind.service.physical.clocks import Clock, ColumnTime
-from rowkind.service.plan.logical.node import LogicalSubset, Types
+from rowkind.service.plan.logical.node import InPartitions, LogicalSubset, Types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.types import BIGINT, INT
 
 
 @dataclass(frozen=True)
-class LogicalRank(LogicalSubset):
+class LogicalRank(InPartitions, LogicalSubset):
     """The input's rows of a ranking for which `condition` is true.
 
     `numbers` are the columns with numbers that somebody reads, and by which function each is; `asked` are those that
@@ -44,16 +44,6 @@ class LogicalRank(LogicalSubset):
     in_time: bool = False
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = ("a rank finds rows by their content", False)
-
-    @property
-    def shards_by(self) -> tuple[str, ...]:
-        """The partition."""
-        return self.partition
-
-    @property
-    def sorts_by(self) -> tuple[OrderColumn, ...]:
-        """The order."""
-        return self.order
 
     @property
     def reads(self) -> frozenset[str]:
