@@ -157,7 +157,7 @@ class Aggregate:
                 totals.append(accumulator.total([before, _came_and_went(accumulator, touched[source])], groups.count))
         if views is not None:
             for group in np.flatnonzero(~alive).tolist():
-                views.forget(group)
+                views.drop(group)
         return totals
 
     def _gathered(

@@ -105,7 +105,7 @@ class GroupViews:
             self._dirty.pop(place, None)
             self._whole.discard(place)
 
-    def forget(self, group: int) -> None:
+    def drop(self, group: int) -> None:
         """Take everything away that a group has."""
         for number in range(len(self._codecs)):
             for key in self.all((group, number)):

@@ -48,9 +48,9 @@ class Checkpoint(Notes):
             ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
             if begun and not self._whole(files, f"offsets/{begun[-1]}"):
                 removed.append(f"offsets/{begun[-1]}")
-                self._forget_state(files, begun[-1])
+                self._drop_state(files, begun[-1])
             elif begun[-1:] != ended[-1:] and self._moves(files, begun):
-                self._forget_move(files, begun.pop())
+                self._undo_move(files, begun.pop())
             # A batch that has ended has begun.
             whole = [batch for batch in begun if f"offsets/{batch}" not in removed]
             removed += [
@@ -126,7 +126,7 @@ class Checkpoint(Notes):
             # The last first: those that are left follow each other at any time.
             for later in reversed(begun[begun.index(batch) + 1 :]):
                 files.delete(self._child(f"offsets/{later}"), False)
-            self._forget_state(files, batch)
+            self._drop_state(files, batch)
             files.delete(self._child(f"commits/{batch}"), False)
             return batch
 
@@ -134,7 +134,7 @@ class Checkpoint(Notes):
         """Undo the batch that was begun last and has not ended. Raises CheckpointFolderError."""
         with self._files() as files:
             (batch,) = self._numbers(files, "offsets")[-1:]
-            self._forget_state(files, batch)
+            self._drop_state(files, batch)
             files.delete(self._child(f"offsets/{batch}"), False)
 
     def last(self) -> Offset | None:
@@ -196,7 +196,7 @@ class Checkpoint(Notes):
                 )
             return ended[-1]
 
-    def _forget_state(self, files: Any, batch: int) -> None:
+    def _drop_state(self, files: Any, batch: int) -> None:
         """Delete the state that was written from this batch on: on a local disk Spark leaves a file that is there."""
         for each in files.globStatus(self._child("state/*/*/[0-9]*.*")) or ():
             version = str(each.getPath().getName()).partition(".")[0]
@@ -204,9 +204,9 @@ class Checkpoint(Notes):
             if version.isdigit() and int(version) > batch:
                 files.delete(each.getPath(), False)
 
-    def _forget_move(self, files: Any, batch: int) -> None:
+    def _undo_move(self, files: Any, batch: int) -> None:
         """Undo a batch in which state was to be moved."""
-        self._forget_state(files, batch)
+        self._drop_state(files, batch)
         # From which batch on an operator keeps what in how many partitions.
         for each in files.globStatus(self._child(f"state/*/_metadata/v2/{batch}")) or ():
             files.delete(each.getPath(), False)

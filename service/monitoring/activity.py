@@ -54,13 +54,13 @@ class _Meter:
     def add(self, rows: int, now: float) -> None:
         self.rows += rows
         self._lately.append((now, rows))
-        self._forget(now)
+        self._drop_old(now)
 
     def flow(self, now: float) -> Flow:
-        self._forget(now)
+        self._drop_old(now)
         return Flow(self.rows, sum(rows for _, rows in self._lately) / min(_RATE_SECONDS, max(1.0, now - self.since)))
 
-    def _forget(self, now: float) -> None:
+    def _drop_old(self, now: float) -> None:
         while self._lately and self._lately[0][0] < now - _RATE_SECONDS:
             self._lately.popleft()
 

@@ -94,20 +94,20 @@ class RunCache:
         return kept
 
     def drop(self, name: str) -> None:
-        """Forget a blob that state no longer refers to."""
-        self._let_go(name)
+        """Remove a blob that state no longer refers to."""
+        self._release(name)
         self._checked.pop(name, None)
         with suppress(OSError):
             (self._directory / name).unlink()
 
-    def forget_removed(self) -> None:
-        """Let go of files that another worker has removed: of runs that it merged, and their pages with them."""
+    def drop_removed(self) -> None:
+        """Drop the files that another worker has removed after it merged their runs, and their pages with them."""
         try:
             there = {path.name for path in self._directory.iterdir()}
         except OSError:
             return
         for name in self._mapped - there:
-            self._let_go(name)
+            self._release(name)
         for name in self._checked.keys() - there:
             del self._checked[name]
 
@@ -117,9 +117,9 @@ class RunCache:
         if mapped:
             self._mapped.add(name)
         while self._used_bytes > self._limits.worker:
-            self._let_go(next(iter(self._used)))
+            self._release(next(iter(self._used)))
 
-    def _let_go(self, name: str) -> None:
+    def _release(self, name: str) -> None:
         blob = self._used.pop(name, None)
         if blob is not None:
             self._used_bytes -= blob.size

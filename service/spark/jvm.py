@@ -227,8 +227,8 @@ def ended() -> int | None:
     return code if code is None or code >= 0 else 128 - code
 
 
-def forget() -> None:
-    """Let go of a JVM that has ended, so that another one can be started."""
+def drop_ended() -> None:
+    """Drop a JVM that has ended, so that another one can be started."""
     while _running:
         _running.pop().leave()
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above

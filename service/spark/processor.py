@@ -149,7 +149,7 @@ class OperatorProcessor(StatefulProcessor):
         """What leaves the stage; the list of blocks is empty afterwards."""
         assert self._map is not None, "Spark has called `init`"
         cache = worker_cache(self._limits)
-        cache.forget_removed()
+        cache.drop_removed()
         state = SparkState(self._map, cache)
         before, after = self._pass_time([block.marks for block in blocks if block.marks], now, state)
         if shard == 0:

@@ -33,7 +33,7 @@ from rowkind.service.python.code import Code
 from rowkind.service.spark import kubernetes, s3
 from rowkind.service.spark.console_filter import quiet_stderr
 from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
-from rowkind.service.spark.jvm import ended, forget, gateway, java, launch, python
+from rowkind.service.spark.jvm import drop_ended, ended, gateway, java, launch, python
 from rowkind.service.spark.warm import warm_up
 
 _STATE_STORE = "spark.sql.streaming.stateStore"
@@ -257,15 +257,15 @@ def stopping(spark: SparkSession) -> Iterator[SparkSession]:
         if lost is None:
             spark.stop()
         else:
-            _let_go(spark)
+            _stop_without_jvm(spark)
 
 
-def _let_go(spark: SparkSession) -> None:
-    """Stop what there is of a session beside its JVM, which has ended."""
+def _stop_without_jvm(spark: SparkSession) -> None:
+    """Stop the Python side of a session whose JVM has ended."""
     spark.sparkContext._jsc = None
     spark.sparkContext.stop()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
-    forget()
+    drop_ended()
 
 
 def _anybody_there(url: str) -> bool:

@@ -70,7 +70,7 @@ def test_what_another_worker_has_removed_is_let_go(tmp_path: Path) -> None:
     other.drop(digest(blob(1)))
 
     for each in (cache, roomy):
-        each.forget_removed()
+        each.drop_removed()
 
     assert cache.get(digest(blob(1))) is None
     assert cache.get(digest(blob(2))) == blob(2)

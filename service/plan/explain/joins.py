@@ -17,7 +17,7 @@ from rowkind.service.plan.explain.state import (
     comes_alive,
     equal_ones,
     for_long,
-    is_let_go,
+    is_evicted,
     moment,
     order,
     until,
@@ -95,7 +95,7 @@ def _join_state(node: PhysicalJoin) -> Iterator[StepState]:
         whole, ttl = node.kind in ("not in", "in") and name == "right", chosen.ttl_ms
         alive, kept = comes_alive(below), f"for ever: {node.kind.upper()} has to know all of them"
         kept = kept if whole and not alive else for_long(ttl, below, chosen.closing)
-        endless = ttl is None and not is_let_go(chosen.closing) and not whole and not alive
+        endless = ttl is None and not is_evicted(chosen.closing) and not whole and not alive
         sub_key = _sub_key(below) if chosen.layout == "unique key" else ABSENT
         of = values(below, chosen.layout, chosen.closing, sub_key=sub_key)
         yield StepState(name, of, called(below), layout, reason, ttl, kept, order(chosen), endless)

@@ -88,7 +88,7 @@ def until(clock: Clock, time: ColumnTime) -> str:
     return f"each until {by(clock)} passes {moment(time)}"
 
 
-def is_let_go(closing: Closing | None) -> bool:
+def is_evicted(closing: Closing | None) -> bool:
     """Whether a watermark drops rows, and does not only say which are late."""
     return closing is not None and closing.kept is not None
 

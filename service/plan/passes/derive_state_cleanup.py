@@ -113,7 +113,7 @@ def _closed(side: LogicalInput, tables: Tables, key: Iterable[str]) -> LogicalIn
     if not found:
         return side
     clock, time = min(found, key=lambda each: (len(each[0].tables), each[1].later_us))
-    return _let_go(side, Closing(clock, time, time))
+    return _evicted(side, Closing(clock, time, time))
 
 
 def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | None:
@@ -129,8 +129,8 @@ def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | None:
         sides = [ColumnTime(name, later) for name in (a.name, b.name)]
         return replace(
             join,
-            left=_let_go(join.left, Closing(clock, sides[0], sides[0])),
-            right=_let_go(join.right, Closing(clock, sides[1], sides[1])),
+            left=_evicted(join.left, Closing(clock, sides[0], sides[0])),
+            right=_evicted(join.right, Closing(clock, sides[1], sides[1])),
         )
     return None
 
@@ -170,7 +170,9 @@ def _closed_interval_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | No
     if all(stay.kept is None for _, _, stay in sides) or any(s.ttl_ms and stay.kept is None for s, _, stay in sides):
         return None
     left, right = (
-        _let_go(side, Closing(found.clock, past(name, stay.late), None if stay.kept is None else past(name, stay.kept)))
+        _evicted(
+            side, Closing(found.clock, past(name, stay.late), None if stay.kept is None else past(name, stay.kept))
+        )
         for side, name, stay in sides
     )
     return replace(join, left=left, right=right)
@@ -204,8 +206,8 @@ def _closed_lookup(tables: Tables, node: LogicalLookup) -> LogicalLookup:
     sides = [ColumnTime(name, later) for name in (match.left, match.right)]
     return replace(
         node,
-        left=_let_go(node.left, Closing(clock, sides[0], sides[0])),
-        right=_let_go(node.right, Closing(clock, sides[1], sides[1])),
+        left=_evicted(node.left, Closing(clock, sides[0], sides[0])),
+        right=_evicted(node.right, Closing(clock, sides[1], sides[1])),
     )
 
 
@@ -217,7 +219,7 @@ def _closed_session(tables: Tables, node: LogicalSession) -> LogicalSession:
     late = replace(late, later_us=late.later_us + node.gap)
     # Rows that have the end of their session are kept until that, which is no time of their own.
     kept = None if node.end is not None else replace(late, later_us=late.later_us + node.gap)
-    return replace(node, input=_let_go(node.input, Closing(clock, late, kept)))
+    return replace(node, input=_evicted(node.input, Closing(clock, late, kept)))
 
 
 def _ended(node: LogicalAggregate, tables: Tables) -> LogicalAggregate:
@@ -229,5 +231,5 @@ def _ended(node: LogicalAggregate, tables: Tables) -> LogicalAggregate:
     return replace(node, ending=Ending(*at), input=replace(node.input, ttl_ms=None))
 
 
-def _let_go(side: LogicalInput, closing: Closing) -> LogicalInput:
+def _evicted(side: LogicalInput, closing: Closing) -> LogicalInput:
     return replace(side, closing=closing, ttl_ms=None)

@@ -85,17 +85,17 @@ def _told(node: LogicalNode, ttl_ms: int) -> LogicalNode:
     keys = in_order(unique_keys(node), node)
     reason = "what is made of it is taken back with it"
     return LogicalNormalize(
-        LogicalInput(_may_stray(node), ttl_ms=ttl_ms), keys[0] if keys else (), reason, takes_back=True
+        LogicalInput(_may_retract_unsent(node), ttl_ms=ttl_ms), keys[0] if keys else (), reason, takes_back=True
     )
 
 
-def _may_stray(node: LogicalNode) -> LogicalNode:
+def _may_retract_unsent(node: LogicalNode) -> LogicalNode:
     """Rows of a table without a key, also an exact one: they may have expired when they are taken back.
 
     Such a retraction must not take a row that looks like its own, or one that comes after it.
     """
     if isinstance(node, LogicalFilter):
-        return over(node, _may_stray(node.input))
+        return over(node, _may_retract_unsent(node.input))
     if isinstance(node, LogicalScan) and not node.source.primary_key:
         return replace(node, source=replace(node.source, exact=False))
     return node

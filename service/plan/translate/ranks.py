@@ -40,7 +40,7 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
         salt=salt(side),
     )
     node = nodes.input(side, given)
-    if _holds_contests(rank):
+    if _has_local_top_k(rank):
         node = with_first_step(node, LocalTopK(rank.ranking, rank.identity))
     schema = node.calc.output.concat(record_of("Row", dict.fromkeys(rank.numbers, INT)))
     scan = bare_scan(side.input)
@@ -64,7 +64,7 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
     )
 
 
-def _holds_contests(rank: LogicalRank) -> bool:
+def _has_local_top_k(rank: LogicalRank) -> bool:
     """Whether what cannot reach a rank's range within a batch cannot reach it at all.
 
     A group that has expired begins again: its row gets worse, which must take the old one's place.
