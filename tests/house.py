@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from tests.sources import parsed
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("operators", "avro", "service")
 NODE = re.compile(r"(?:physical\.)?(?:Logical|Physical)[A-Z]\w*")
@@ -30,7 +32,7 @@ class House:
         files = sorted(path for package in PACKAGES for path in (root / package).rglob("*.py"))
         self.root = root
         self.texts = {path.relative_to(root): path.read_text() for path in files}
-        self.nodes = {path: _of_interest(ast.parse(text)) for path, text in self.texts.items()}
+        self.nodes = {path: _of_interest(parsed(root / path)) for path in self.texts}
 
     def matches(self) -> Iterator[tuple[str, int]]:
         """Each `match` over nodes of a plan, with its place and how many arms it has."""

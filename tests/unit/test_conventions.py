@@ -6,8 +6,11 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+
+from tests.sources import TOGETHER, parsed
+
+pytestmark = TOGETHER
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("operators", "avro", "service", "generators")
@@ -114,20 +117,15 @@ def test_every_exception_from_a_check_gives_its_reason() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@cache
-def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
 def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(_parsed(path)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
 
 def _used(path: Path) -> Iterator[str]:
     """The modules that a file imports, and the dotted names that it uses, as far as they begin with a module."""
-    for node in ast.walk(_parsed(path)):
+    for node in ast.walk(parsed(path)):
         match node:
             case ast.Import(names=names):
                 yield from (each.name for each in names)

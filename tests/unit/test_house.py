@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 from tests.house import House
+from tests.sources import TOGETHER
+
+pytestmark = TOGETHER
 
 MOST_MATCHES = 30
 MOST_ARMS = 130

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import TOGETHER, parsed
+
+pytestmark = TOGETHER
+
 ROOT = Path(__file__).parents[2]
 TOP = ("operators", "avro", "service")
 
@@ -136,7 +140,7 @@ def test_one_word_means_one_thing() -> None:
     """A class or an alias of a type has a name of its own in the whole tree."""
     seen: dict[str, list[str]] = {}
     for path in _files():
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             for name in _types(node):
                 seen.setdefault(name, []).append(str(path.relative_to(ROOT)))
     twice = {name: places for name, places in seen.items() if len(places) > 1}
@@ -203,7 +207,7 @@ def _files() -> list[Path]:
 
 
 def _imports(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -225,7 +229,7 @@ def _reached(modules: list[str]) -> Iterator[str]:
     """The outside packages that modules import at their top, and those that they import, and so on."""
     todo, seen = list(modules), set(modules)
     while todo:
-        for node in ast.parse(_path(todo.pop()).read_text()).body:
+        for node in parsed(_path(todo.pop())).body:
             if not isinstance(node, ast.Import | ast.ImportFrom):
                 continue
             names = [alias.name for alias in node.names]

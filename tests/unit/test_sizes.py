@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.sizes import PIECES, RELEASES, SHARES, STATE, sized
+from tests.sources import TOGETHER, parsed
+
+pytestmark = TOGETHER
 
 ROOT = Path(__file__).parents[2]
 RUN_BY_ROWS = ("operators", "avro", "service/execute", "service/spark/store.py", "service/kafka/fetch.py")
@@ -73,7 +76,7 @@ def test_a_size_is_read_where_it_is_needed() -> None:
     constants = {(module, name) for module, _, name in (each.rpartition(".") for each in SIZES)}
     for file in _files(("operators", "avro", "service")):
         own = f"rowkind.{_module(file)}"
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(parsed(file)):
             held: list[ast.expr | None] = []
             match node:
                 case ast.ImportFrom(module=module, names=names):
@@ -102,7 +105,7 @@ def test_sizes_are_set_and_set_back() -> None:
 def _numbers() -> Iterator[str]:
     """The constants of modules that are made of numbers, by name."""
     for file in _files(RUN_BY_ROWS):
-        for node in ast.parse(file.read_text()).body:
+        for node in parsed(file).body:
             if isinstance(node, ast.Assign) and _is_number(node.value):
                 names = [each for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
                 yield from (f"{_module(file)}.{each.id}" for each in names if each.id.isupper())
