@@ -9,11 +9,11 @@ import ast
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from tests.sources import parsed
+from tests.sources import statements
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("operators", "avro", "service")
@@ -32,7 +32,7 @@ class House:
         files = sorted(path for package in PACKAGES for path in (root / package).rglob("*.py"))
         self.root = root
         self.texts = {path.relative_to(root): path.read_text() for path in files}
-        self.nodes = {path: _of_interest(parsed(root / path)) for path in self.texts}
+        self.nodes = {path: statements(root / path) for path in self.texts}
 
     def matches(self) -> Iterator[tuple[str, int]]:
         """Each `match` over nodes of a plan, with its place and how many arms it has."""
@@ -96,11 +96,6 @@ class House:
             for node in nodes
             if isinstance(node, ast.FunctionDef) and (length := (node.end_lineno or 0) - node.lineno + 1) >= LONG
         ]
-
-
-def _of_interest(tree: ast.Module) -> Sequence[ast.AST]:
-    """The nodes of a module that are counted."""
-    return [each for each in ast.walk(tree) if isinstance(each, ast.Match | ast.ImportFrom | ast.FunctionDef)]
 
 
 def _names_node(case: ast.match_case) -> bool:

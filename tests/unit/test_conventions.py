@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.sources import TOGETHER, parsed
+from tests.sources import TOGETHER, parsed, statements
 
 pytestmark = TOGETHER
 
@@ -118,9 +118,7 @@ def test_every_exception_from_a_check_gives_its_reason() -> None:
 
 
 def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+    return (node for node in statements(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def _used(path: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources import TOGETHER, parsed
+from tests.sources import TOGETHER, parsed, statements
 
 pytestmark = TOGETHER
 
@@ -207,7 +207,7 @@ def _files() -> list[Path]:
 
 
 def _imports(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(parsed(path)):
+    for node in statements(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

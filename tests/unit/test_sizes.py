@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.sizes import PIECES, RELEASES, SHARES, STATE, sized
-from tests.sources import TOGETHER, parsed
+from tests.sources import TOGETHER, parsed, statements
 
 pytestmark = TOGETHER
 
@@ -76,7 +76,7 @@ def test_a_size_is_read_where_it_is_needed() -> None:
     constants = {(module, name) for module, _, name in (each.rpartition(".") for each in SIZES)}
     for file in _files(("operators", "avro", "service")):
         own = f"rowkind.{_module(file)}"
-        for node in ast.walk(parsed(file)):
+        for node in statements(file):
             held: list[ast.expr | None] = []
             match node:
                 case ast.ImportFrom(module=module, names=names):
