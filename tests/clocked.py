@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ import pyarrow as pa
 from rowkind.avro.json_rows import decode
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.columns.changes import Changes, Rows
-from rowkind.service.execute.stage import members
 from rowkind.service.execute.watermarks import Watermarks
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
@@ -60,17 +58,13 @@ class Done:
 class Restartable(MemoryEngine):
     """An engine that remembers its last batch."""
 
-    last: Done | None = None
-
-    def restarted(self, committed: Committed) -> Restartable:
-        """An engine that goes on from there, with the same graph, which is data, and with operators of its own."""
-        anew = copy.copy(self)
-        fresh = zip(members(self.graph, 1), self._members, strict=True)
-        anew._members = [replace(each, failure=old.failure) for each, old in fresh]
-        anew._state = committed.state.copy()
-        anew._watermarks = Watermarks.from_blob(committed.watermarks)
-        anew.state, anew.last = dict(committed.sizes), None
-        return anew
+    def __init__(self, sink: PhysicalSink, committed: Committed | None = None) -> None:
+        super().__init__(sink)
+        self.last: Done | None = None
+        if committed is not None:
+            self._state = committed.state.copy()
+            self._watermarks = Watermarks.from_blob(committed.watermarks)
+            self.state = dict(committed.sizes)
 
     def batch(
         self, rows: Mapping[str, Rows], now: int, *, ended: bool = False, truncated: Mapping[str, int] = NOT_TRUNCATED
@@ -129,13 +123,13 @@ class Clocked:
         """
         done = self.engine.last
         assert done is not None, "a batch has been done"
-        again = self.engine.restarted(done.before)
+        again = Restartable(self.sink, done.before)
         given = again.batch(done.rows, done.now, ended=done.ended)
         assert all(_columns(given[name]) == _columns(changes) for name, changes in done.given.items())
         left, expected = again.committed(), self.engine.committed()
         assert _blobs(left.state) == _blobs(expected.state)
         assert left.watermarks == expected.watermarks
-        self.engine = again.restarted(left)
+        self.engine = Restartable(self.sink, left)
 
     def _take(self, changes: Changes) -> None:
         for row, weight in zip(decode(self.sink.value, changes.payload), changes.weight.tolist(), strict=True):
