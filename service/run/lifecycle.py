@@ -230,7 +230,7 @@ class _Queries:
         return chosen, chosen.keys() - recorded.keys()
 
     def _rebuilt(self, recorded: Mapping[str, Contents], rebuild: Rebuild) -> tuple[PlannedQueries, AbstractSet[str]]:
-        """The queries of a job of which something is rebuilt, and which of them begin anew."""
+        """The queries of a job after an upgrade or a reset, and the names of those that start without a checkpoint."""
         plan = self._planned(lambda: upgrade(self.life.job, recorded, keep=rebuild == "what changed"))
         new = plan.queries.keys() - plan.stay
         for name in plan.left:

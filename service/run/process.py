@@ -43,7 +43,8 @@ class RunOptions:
     """How a job is run.
 
     - `master`: Spark's, None for this process. `host`, `port`: of its status.
-    - `rebuild`: what begins anew. `savepoint`: the folder that it begins with where it has no checkpoint.
+    - `rebuild`: which queries drop their state and start again. `savepoint`: the folder to start from if the job has no
+      checkpoint.
     - `moves`: it ends as soon as its state lies in as many partitions as the job says.
     """
 
@@ -64,7 +65,7 @@ def run(
 ) -> None:
     """Run `job` until a signal ends it. `plan` gives the queries that it has where there is no checkpoint.
 
-    Meanwhile somebody may `watch` it.
+    `watch` shows the status while the job runs.
 
     Raises:
         RowkindError: With a message for the person on call.

@@ -166,7 +166,7 @@ def _of_driver(master: str, checkpoint: str, jars: Path | None) -> dict[str, str
 
 
 def _check_reachable(master: str, checkpoint: str) -> None:
-    """Refuse a master or a checkpoint at which nobody answers."""
+    """Raise SparkStartError if the master or the store of the checkpoint does not answer."""
     if not _MASTER.match(master):
         raise SparkStartError(
             f"{master} is no master of Spark's: expected spark://host:port, k8s://…, yarn or local[n]."

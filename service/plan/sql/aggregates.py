@@ -59,7 +59,7 @@ class ParsedCall:
 
 @dataclass(frozen=True)
 class _WrittenCall:
-    """A call as the query has it: `arguments` stand in its parentheses, `order` is what it says of their order."""
+    """A call as written: the `arguments` in its parentheses, and the `order` of its ORDER BY or WITHIN GROUP."""
 
     node: exp.Expr
     name: str
