@@ -36,7 +36,6 @@ from tests.bench.compare.process import by_kind, cpu_seconds
 
 JOB = Path(__file__).parents[2] / "examples/orders-payments/job.yaml"
 CHANGES = 1_000
-_REST_SECONDS = 75.0
 _PATIENCE_SECONDS = 300.0
 
 
@@ -50,8 +49,8 @@ class Figures:
     processes: Mapping[str, int]
 
 
-def measure(command: list[str], environment: Mapping[str, str], ready: Callable[[], bool]) -> Figures:
-    """Start a command, wait until `ready`, let it rest, and end it."""
+def measure(command: list[str], environment: Mapping[str, str], ready: Callable[[], bool], rest: float) -> Figures:
+    """Start a command, wait until `ready` and for `rest` seconds more, and end it."""
     began = time.monotonic()
     process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
     try:
@@ -60,7 +59,7 @@ def measure(command: list[str], environment: Mapping[str, str], ready: Callable[
             assert time.monotonic() - began < _PATIENCE_SECONDS, f"{command} gave nothing"
             time.sleep(0.02)
         seconds, cpu = time.monotonic() - began, cpu_seconds(process.pid)
-        time.sleep(_REST_SECONDS)
+        time.sleep(rest)
         memory: dict[str, int] = defaultdict(int)
         processes: dict[str, int] = defaultdict(int)
         for kind, size in by_kind(process.pid):
@@ -83,7 +82,7 @@ def shop(folder: Path) -> Iterator[dict[str, str]]:
         yield settings
 
 
-def first_rows(job: Path, number: int, settings: Mapping[str, str], folder: Path) -> Figures:
+def first_rows(job: Path, number: int, settings: Mapping[str, str], folder: Path, rest: float) -> Figures:
     """A run of the job, whose topics and checkpoint are its own."""
     text = job.read_text().replace("topic: order-payments", f"topic: order-payments-{number}")
     text = text.replace("topic: paid-orders", f"topic: paid-orders-{number}")
@@ -105,18 +104,18 @@ def first_rows(job: Path, number: int, settings: Mapping[str, str], folder: Path
 
     command = [sys.executable, "-m", "rowkind", "run", str(path), "--port", "0"]
     try:
-        return measure(command, {**settings, "CHECKPOINT": str(folder / f"checkpoint-{number}")}, ready)
+        return measure(command, {**settings, "CHECKPOINT": str(folder / f"checkpoint-{number}")}, ready, rest)
     finally:
         consumer.close()
 
 
-def floor(folder: Path, number: int) -> Figures:
+def floor(folder: Path, number: int, rest: float) -> Figures:
     """A run of bare Spark."""
     said = folder / f"floor-{number}"
     program = "import os, sys; os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 1)\n"
     program += "from tests.bench.floor import main; main()"
     command = [sys.executable, "-c", program, str(said)]
-    return measure(command, {}, lambda: said.exists() and "first rows" in said.read_text())
+    return measure(command, {}, lambda: said.exists() and "first rows" in said.read_text(), rest)
 
 
 def main() -> None:
@@ -124,18 +123,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--without-floor", action="store_true", help="only the job")
+    parser.add_argument("--rest", type=float, default=75.0, help="seconds from the first rows until memory is measured")
     parser.add_argument("--write", action="store_true", help="put the tables into README.md")
     chosen = parser.parse_args()
     found: dict[str, list[Figures]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="rowkind-bench-") as name, shop(Path(name)) as settings:
         for number in range(chosen.runs):
             if not chosen.without_floor:
-                found["bare Spark"].append(floor(Path(name), number))
-            found["Rowkind"].append(first_rows(JOB, number, settings, Path(name)))
+                found["bare Spark"].append(floor(Path(name), number, chosen.rest))
+            found["Rowkind"].append(first_rows(JOB, number, settings, Path(name), chosen.rest))
             for who, figures in found.items():
                 last = figures[-1]
                 print(f"{who}: {last.seconds:.1f} s, {last.cpu:.1f} CPU s, {sum(last.memory.values()) / 2**20:.0f} MB")
-    tables = [_start(found), _memory(found)]
+    tables = [_start(found), _memory(found, chosen.rest)]
     for table in tables:
         print(f"\n{table.text()}")
     if chosen.write:
@@ -151,14 +151,12 @@ def _start(found: Mapping[str, list[Figures]]) -> Table:
     return Table("First result", ("", "s", "CPU s"), rows, note)
 
 
-def _memory(found: Mapping[str, list[Figures]]) -> Table:
+def _memory(found: Mapping[str, list[Figures]], rest: float) -> Table:
     last = {who: runs[-1] for who, runs in found.items()}
     kinds = sorted({kind for figures in last.values() for kind in figures.memory})
     rows = [(kind, *(_cell(figures, [kind]) for figures in last.values())) for kind in kinds]
     rows.append(("all", *(_cell(figures, kinds) for figures in last.values())))
-    return Table(
-        "Memory at rest", ("processes", *last), rows, f"MB (processes), {_REST_SECONDS:.0f} s after the first."
-    )
+    return Table("Memory at rest", ("processes", *last), rows, f"MB (processes), {rest:.0f} s after the first.")
 
 
 def _cell(figures: Figures, kinds: list[str]) -> str:

@@ -96,10 +96,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.hot_keys", description="What a hot key costs.")
     parser.add_argument("--rows", type=int, default=400_000, help="of a batch")
     parser.add_argument("--batches", type=int, default=8)
+    parser.add_argument("--only", default="", help="a part of the names of the queries to run")
     parser.add_argument("--write", action="store_true", help=f"put the table into {_PAGE}")
     given = parser.parse_args()
     rows = []
-    for question in QUESTIONS:
+    for question in (each for each in QUESTIONS if given.only in each.name):
         for exponent in _EXPONENTS:
             found = [_costs(question, exponent, given.rows, given.batches, remedied=each) for each in (False, True)]
             rows.append(_row(question, exponent, found))

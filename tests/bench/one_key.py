@@ -1,7 +1,8 @@
-"""`python -m tests.bench.one_key`: what joins by one key keep and cost, with what is joined in between kept or not.
+"""State and CPU of joins on one key, with and without stored intermediate results: `python -m tests.bench.one_key`.
 
-Tables of 20,000 keys with so many rows each come one after the other in batches; then rows of all of them are replaced.
-Each is a plan of its own: with the pass `reuse_join_state`, and without. In memory, in one shard; CPU of this process.
+Each table has 20,000 keys. Its rows are inserted in batches, one table after the other; then rows of every table are
+updated. Each case runs twice: planned without the pass `reuse_join_state`, and with it. In memory, in one shard; CPU
+time of this process.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ from rowkind.service.query.memory import MemoryEngine
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
 
-_KEYS = 20_000
-_BATCH = 20_000
 _JOB = """
 job: chain
 tables:
@@ -43,10 +42,11 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.one_key", description="Joins by one key.")
     parser.add_argument("--write", action="store_true", help="put the table into tests/bench/README.md")
+    parser.add_argument("--keys", type=int, default=20_000, help="of each table; also the rows of a batch")
     given, rows = parser.parse_args(), []
     for kind in ("JOIN", "LEFT JOIN"):
         for tables, each in ((3, 1), (3, 3), (5, 1)):
-            found = [_run(kind, tables, each, kept=kept) for kept in (True, False)]
+            found = [_run(kind, tables, each, given.keys, kept=kept) for kept in (True, False)]
             shown = [f"{before:,.0f} → {after:,.0f}" for before, after in zip(*found, strict=True)]
             rows.append([f"{tables} tables, {kind}", f"{each}", *shown])
             print(rows[-1], flush=True)
@@ -70,8 +70,8 @@ def _passes(*, kept: bool) -> Iterator[None]:
         pipeline.PHASES = phases
 
 
-def _run(kind: str, tables: int, each: int, *, kept: bool) -> tuple[float, float, float, float]:
-    """Rows and KiB kept; CPU in ms for all rows to come, and for a batch of each table to be replaced."""
+def _run(kind: str, tables: int, each: int, keys: int, *, kept: bool) -> tuple[float, float, float, float]:
+    """Rows and KiB in state; CPU in ms to insert all rows, and to update a batch of each table."""
     names = "abcde"[:tables]
     joined = " ".join(["a", *(f"{kind} {name} ON a.k = {name}.k" for name in names[1:])])
     sql = f"SELECT {', '.join(f'{name}.v AS {name}' for name in names)} FROM {joined}"
@@ -84,20 +84,20 @@ def _run(kind: str, tables: int, each: int, *, kept: bool) -> tuple[float, float
 
     def rows(ids: np.ndarray, kinds: np.ndarray, text: str) -> Rows:
         nonlocal number
-        columns = {"id": pa.array(ids), "k": pa.array(ids % _KEYS), "v": pa.array([f"{text} {id_}" for id_ in ids])}
+        columns = {"id": pa.array(ids), "k": pa.array(ids % keys), "v": pa.array([f"{text} {id_}" for id_ in ids])}
         number += len(ids)
         return Rows(kinds, np.arange(number - len(ids), number), encode(record, columns, len(ids)))
 
     came, replaced = 0.0, 0.0
     for name in names:
-        ids = random.permutation(_KEYS * each)
-        for part in np.array_split(ids, max(1, len(ids) // _BATCH)):
+        ids = random.permutation(keys * each)
+        for part in np.array_split(ids, max(1, len(ids) // keys)):
             batch = {name: rows(part, np.full(len(part), RowKind.INSERT, np.int8), "first")}
             began = time.process_time()
             engine.batch(batch, number)
             came += time.process_time() - began
     for name in names:
-        ids = random.permutation(_KEYS * each)[: _BATCH // 4]
+        ids = random.permutation(keys * each)[: keys // 4]
         kinds = np.repeat([RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER], len(ids)).astype(np.int8)
         parts = rows(ids, kinds[: len(ids)], "first"), rows(ids, kinds[len(ids) :], "second")
         batch = {name: Rows.concat(parts)}

@@ -1,11 +1,12 @@
 """What a batch costs around the operator: blocks, state calls, commits, and the floor of an almost empty batch.
 
-Run as `python -m tests.bench.state_store`. Every row is one query with one stateful operator on 2 partitions, which
+`python -m tests.bench.state_store`. Every row is one query with one stateful operator on 2 partitions, which
 puts one blob per shard and batch into state; the settings differ. Compare rows of one run only.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import tempfile
 import time
@@ -27,16 +28,17 @@ from tests.bench.blocks import BlockSource, Keep, block
 from tests.spark.running import alone
 
 SHARDS = 2
-LARGE = 100_000
 STATE_STORE = "spark.sql.streaming.stateStore"
 CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
+WITHOUT_CACHE = "no run cache"
 VARIANTS: Mapping[str, Mapping[str, str]] = {
     "as a job has it": {},
     "Spark's own writer of checkpoint files": {
         "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTING}.FileContextBasedCheckpointFileManager"
     },
     "a whole snapshot per commit": {f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "false"},
+    WITHOUT_CACHE: {},
 }
 
 
@@ -71,9 +73,9 @@ def measure(
     rows: int,
     settings: Mapping[str, str],
     *,
-    cold: bool = False,
-    warm: int = 15,
-    batches: int = 40,
+    cold: bool,
+    warm: int,
+    batches: int,
 ) -> Figures:
     """One query of `batches` batches with `rows` changes per shard; `cold` reads every blob from the state store."""
     limits = CacheLimits(0, 0) if cold else CacheLimits()
@@ -140,16 +142,26 @@ def _batches(query: StreamingQuery) -> list[StreamingQueryProgress]:
 
 def main() -> None:
     """Print the figures of every variant for almost empty and for large batches."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.state_store", description="The cost of a batch.")
+    parser.add_argument("--changes", type=int, default=100_000, help="per shard in a large batch")
+    parser.add_argument("--batches", type=int, default=40, help="per variant, of which the first 15 are the warm-up")
+    parser.add_argument("--only", default="", help="a part of the names of the variants to run")
+    given = parser.parse_args()
+    warm = min(15, given.batches // 2)
     with tempfile.TemporaryDirectory() as folder:
         spark = session("state store", master="local[2]", parallelism=SHARDS, checkpoint=folder)
         spark.dataSource.register(BlockSource)
-        measure(spark, 10, {}, batches=60)
-        print(f"{Figures.header()}   ms; a block of {LARGE} changes is {len(block(LARGE)) / 1e6:.1f} MB")
-        for rows in (10, LARGE):
+        measure(spark, 10, {}, cold=False, warm=warm, batches=given.batches + 20)
+        print(
+            f"{Figures.header()}   ms; a block of {given.changes} changes is {len(block(given.changes)) / 1e6:.1f} MB"
+        )
+        for rows in (10, given.changes):
             print(f"{rows} changes per shard and batch")
             for name, settings in VARIANTS.items():
-                print(measure(spark, rows, settings).line("  " + name), flush=True)
-            print(measure(spark, rows, {}, cold=True).line("  no run cache"), flush=True)
+                if given.only in name:
+                    cold = name == WITHOUT_CACHE
+                    figures = measure(spark, rows, settings, cold=cold, warm=warm, batches=given.batches)
+                    print(figures.line("  " + name), flush=True)
         spark.stop()
 
 

@@ -26,8 +26,9 @@ EVERY = (*QUERIES, *WINDOWS, *NEXMARK)
 ENGINES: dict[str, Engine] = {"rowkind": Rowkind(), "flink": Flink(), "tuned": Flink(tuned=True)}
 
 
-def main() -> None:
-    """Run the sections that are asked for and print their tables."""
+def main() -> int:
+    """Run the sections and print their tables. The exit code is 1 if a query failed or its result is wrong."""
+    failed = False
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="sections, default all")
     parser.add_argument("--queries", nargs="+", choices=[query.name for query in EVERY], help="default all")
@@ -53,9 +54,11 @@ def main() -> None:
             tables = list(SECTIONS[section](comparison))
             for table in tables:
                 print(f"\n{table.text()}", flush=True)
+                failed |= table.head[-1] == "result" and any(row[-1] != "right" for row in table.rows)
             if given.write:
                 page.write(section, tables)
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
