@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rowkind.avro import sql_types
@@ -74,6 +75,7 @@ class Type:
     says: str = ""
 
     @classmethod
+    @cache
     def of(cls, text: str, name: str = "Row") -> Type:
         """The type that an SQL type name stands for, e.g. `DECIMAL(10,2) NOT NULL`. Raises SchemaError."""
         return cls.parse(sql_types.to_avro(text, name))

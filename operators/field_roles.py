@@ -41,9 +41,14 @@ def fact(name: str, says: str = "", empty: str = "") -> Mapping[str, Any]:
     return {FACT: (name, says, empty)}
 
 
+_ROLES: dict[type, tuple[tuple[str, str], ...]] = {}
+
+
 def roles(of: type) -> tuple[tuple[str, str], ...]:
-    """The fields of a class, each with its role, empty where it has none."""
-    return tuple((each.name, each.metadata.get(ROLE, "")) for each in fields(of))
+    """The fields of a class, each with its role, empty where it has none. Computed once per class."""
+    if of not in _ROLES:
+        _ROLES[of] = tuple((each.name, each.metadata.get(ROLE, "")) for each in fields(of))
+    return _ROLES[of]
 
 
 def children(node: Any) -> Iterator[Any]:

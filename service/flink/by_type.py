@@ -25,7 +25,7 @@ from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject
 from rowkind.service.plan.logical.grouping import LogicalAggregate
 from rowkind.service.plan.logical.node import LogicalBinary, LogicalNode
 from rowkind.service.plan.logical.per_row import LogicalOver
-from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
+from rowkind.service.plan.scalar.scalars import Columns, type_of
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.parse import parse
 from rowkind.service.plan.tree import expressions, inputs, walk
@@ -188,7 +188,7 @@ def _marks_of_aliases(texts: dict[str, str]) -> Marks:
 
 def _type(node: exp.Expr, known: Columns) -> Type | None:
     try:
-        return compile_scalar(node, known).type
+        return type_of(node, known)
     except Refusal:
         return None
 

@@ -17,6 +17,7 @@ from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.physical.digests import AS_NAMED, ColumnTexts, Walk
 from rowkind.service.physical.expression import Expand, Expression
 from rowkind.service.physical.matching import DefinedVariable
+from rowkind.service.physical.memoized import memoized
 from rowkind.service.physical.node import PhysicalNode, PhysicalScan, PhysicalUnion
 from rowkind.service.physical.operators import RankCondition
 from rowkind.service.physical.source_table import SourceTable
@@ -28,6 +29,20 @@ def computes(node: PhysicalNode, *, ttl: bool = True) -> str:
 
     `ttl` says whether TTLs count.
     """
+    return _with_ttl(node) if ttl else _without_ttl(node)
+
+
+@memoized
+def _with_ttl(node: PhysicalNode) -> str:
+    return _digest(node, ttl=True)
+
+
+@memoized
+def _without_ttl(node: PhysicalNode) -> str:
+    return _digest(node, ttl=False)
+
+
+def _digest(node: PhysicalNode, *, ttl: bool) -> str:
     walk = _PhysicalWalk(ttl=ttl)
     if isinstance(node, PhysicalScan):
         return f"scan {walk.value(node.source, {})}"

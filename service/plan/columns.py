@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Field, Type
 from rowkind.service.physical.calc import ARRIVAL, ROW_DIGEST
+from rowkind.service.physical.memoized import memoized
 from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
 from rowkind.service.plan.logical.calc import (
     LogicalExpand,
@@ -19,8 +20,7 @@ from rowkind.service.plan.logical.calc import (
     LogicalWindow,
 )
 from rowkind.service.plan.logical.node import LogicalCalc, LogicalInput, LogicalNode, LogicalUnary
-from rowkind.service.plan.memoized import memoized
-from rowkind.service.plan.scalar.scalars import Columns, compile_scalar, resolved
+from rowkind.service.plan.scalar.scalars import Columns, resolved, type_of
 from rowkind.service.plan.scalar.types import BIGINT, BINARY, BOOLEAN, INT, STRING, with_null
 from rowkind.service.plan.traits.null_rejection import rejects
 
@@ -96,7 +96,7 @@ def parts_of(type_: Type, *, inline: bool) -> tuple[Field, ...]:
 
 
 def _made(node: LogicalExpand) -> dict[str, Type]:
-    array = compile_scalar(node.array, by_name(columns(node.input))).type
+    array = type_of(node.array, by_name(columns(node.input)))
     parts = parts_of(array, inline=node.inline)
     made = {node.place: INT} | {name: parts[part].type for name, part in node.elements.items()}
     return {name: type_.as_nullable() for name, type_ in made.items()} if node.outer else made
@@ -124,7 +124,7 @@ def _conditions(node: LogicalNode) -> tuple[exp.Expr, ...]:
 def _computed(node: LogicalProject, below: dict[str, Type], conditions: Iterable[exp.Expr]) -> dict[str, Type]:
     """The outputs. A condition on one of them has moved below, to the expression that computes it."""
     named = by_name(below)
-    found = {name: compile_scalar(output, named).type for name, output in node.outputs.items()}
+    found = {name: type_of(output, named) for name, output in node.outputs.items()}
     return {
         name: type_.required
         if type_.nullable and any(_rejects_null(each, node.outputs[name].unnest()) for each in conditions)

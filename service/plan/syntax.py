@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlglot import ErrorLevel, exp
+from sqlglot import Dialect, ErrorLevel, exp
 from sqlglot.generators.spark import SparkGenerator
 
 
@@ -58,6 +58,10 @@ class MatchClause(exp.Expression):
         "alias": False,
         "word": True,
     }
+
+
+# By its name, sqlglot makes the dialect anew for each text.
+_SPARK = Dialect.get_or_raise("spark")
 
 
 class _Writer(SparkGenerator):
@@ -132,4 +136,4 @@ _Writer.TRANSFORMS = {
 
 def sql_text(node: exp.Expr) -> str:
     """The text of a piece of SQL, without its comments."""
-    return _Writer(dialect="spark", comments=False, unsupported_level=ErrorLevel.IGNORE).generate(node)
+    return _Writer(dialect=_SPARK, comments=False, unsupported_level=ErrorLevel.IGNORE).generate(node)

@@ -89,16 +89,21 @@ def with_conditions(root: LogicalNode, change: Callable[[Conditions], Conditions
 
 
 def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """The node over changed inputs."""
-    below = {name: _over(getattr(node, name), change) for name, role in roles(type(node)) if role == "child"}
-    return replace(node, **below) if below else node
+    """The node over changed inputs; the node itself if none changes, so that memoized facts about it are kept."""
+    before = {name: getattr(node, name) for name, role in roles(type(node)) if role == "child"}
+    after = {name: _over(below, change) for name, below in before.items()}
+    return node if all(after[name] is below for name, below in before.items()) else replace(node, **after)
 
 
 def _over(below: Any, change: Callable[[LogicalNode], LogicalNode]) -> Any:
-    """What a field of nodes below holds, over changed nodes."""
+    """What a field of nodes below holds, over changed nodes; the same object if none changes."""
     if isinstance(below, tuple):
-        return tuple(map(change, below))
-    return replace(below, input=change(below.input)) if isinstance(below, LogicalInput) else change(below)
+        nodes = tuple(map(change, below))
+        return below if all(new is old for new, old in zip(nodes, below, strict=True)) else nodes
+    if not isinstance(below, LogicalInput):
+        return change(below)
+    node = change(below.input)
+    return below if node is below.input else replace(below, input=node)
 
 
 def bottom_up(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:

@@ -25,7 +25,7 @@ from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.exact_decimals import Digits, too_wide
-from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
+from rowkind.service.plan.scalar.scalars import Columns, type_of
 from rowkind.service.plan.scalar.types import STRING
 from rowkind.service.plan.tree import bottom_up
 
@@ -81,7 +81,7 @@ def with_keys(node: _Keyed) -> _Keyed:
 
 def _key(condition: exp.Expr, left: exp.Expr, right: exp.Expr, below: Columns, *, null_safe: bool) -> EqualKey:
     """The equality as a key, in the type that both sides are compared as."""
-    if too_wide([compile_scalar(side, below).type for side in (left, right)]):
+    if too_wide([type_of(side, below) for side in (left, right)]):
         return EqualKey(Digits(this=left.copy()), Digits(this=right.copy()), STRING, null_safe)
     return EqualKey(left, right, _type(condition, left, right, below), null_safe)
 
@@ -119,7 +119,7 @@ def equal_sides(condition: exp.Expr, left: set[str], right: set[str]) -> tuple[e
 
 
 def _type(condition: exp.Expr, left: exp.Expr, right: exp.Expr, below: Columns) -> Type:
-    a, b = compile_scalar(left, below).type, compile_scalar(right, below).type
+    a, b = type_of(left, below), type_of(right, below)
     if a.required == b.required and a.orderable:
         return a.required
     for side, type_ in ((left, a), (right, b)):

@@ -28,7 +28,7 @@ from rowkind.service.plan.logical.subset import LogicalTemporalFilter
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.clock_conditions import TODAY, ClockCondition, moved_column, reads_clock
 from rowkind.service.plan.scalar.conditions import may_fail
-from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.scalars import resolved, type_of
 from rowkind.service.plan.scalar.time_windows import DAY, Later, interval
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.tree import rewritten, walk
@@ -139,7 +139,7 @@ def _column(
 
 def _type(condition: ClockCondition, below: Mapping[str, Type]) -> Type:
     """What the time of a condition is. Raises Refusal for what is none."""
-    found = compile_scalar(condition.this, {name: (name, type_) for name, type_ in below.items()}).type
+    found = type_of(condition.this, {name: (name, type_) for name, type_ in below.items()})
     if family(found) not in ("timestamp", "local", "date"):
         clock = condition.args["clock"]
         raise Refusal(

@@ -26,7 +26,7 @@ from rowkind.service.plan.scalar.typed import Typed, converted, quoted
 from rowkind.service.plan.scalar.types import with_null
 from rowkind.service.plan.syntax import sql_text
 
-__all__ = ["Columns", "compile_cast", "compile_condition", "compile_scalar", "resolved", "show"]
+__all__ = ["Columns", "compile_cast", "compile_condition", "compile_scalar", "resolved", "show", "type_of"]
 
 _RULES = {
     **scalar_conditions.RULES,
@@ -48,6 +48,12 @@ def compile_scalar(node: exp.Expr, columns: Columns) -> Expression:
     typed = Compiler(columns, _RULES).value(node)
     read = dict.fromkeys(columns[column.name][0] for column in node.find_all(exp.Column))
     return Expression(typed.sql, typed.type, tuple(read), show(node), functions=tuple(functions_in(node)))
+
+
+def type_of(node: exp.Expr, columns: Columns) -> Type:
+    """The type of a scalar expression over `columns`. Raises Refusal."""
+    node = node.unnest()
+    return columns[node.name][1] if isinstance(node, exp.Column) else Compiler(columns, _RULES).value(node).type
 
 
 def compile_cast(node: exp.Expr, columns: Columns, to: Type) -> Expression:

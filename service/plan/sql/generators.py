@@ -26,7 +26,7 @@ from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.scalar.functions import REFUSED
 from rowkind.service.plan.scalar.job_functions import ROWS, function_of
-from rowkind.service.plan.scalar.scalars import compile_condition, compile_scalar
+from rowkind.service.plan.scalar.scalars import compile_condition, type_of
 from rowkind.service.plan.sql.context import Context, Queries, alias_for
 from rowkind.service.plan.sql.grouping import calls, no_aggregates
 from rowkind.service.plan.sql.scope import Relation, Scope
@@ -171,7 +171,7 @@ def _expanded(
     no_aggregates(found.array, found.word)
     no_aggregates(found.on, "ON")
     array = scope.resolve(found.array)
-    type_ = compile_scalar(array, by_name(columns(rows))).type
+    type_ = type_of(array, by_name(columns(rows)))
     inline = _takes_apart(found, type_)
     parts = [part.name for part in parts_of(type_, inline=inline)]
     place = "ordinality" if found.ordinality is not None else _PLACE

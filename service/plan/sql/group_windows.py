@@ -21,7 +21,7 @@ from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.scalar.job_functions import function_of
-from rowkind.service.plan.scalar.scalars import compile_scalar
+from rowkind.service.plan.scalar.scalars import type_of
 from rowkind.service.plan.scalar.time_windows import WindowTime, interval
 from rowkind.service.plan.sql.context import Context, Queries
 from rowkind.service.plan.sql.scope import Relation, Scope, outside_queries
@@ -142,7 +142,7 @@ def _window(call: exp.Expr) -> tuple[TimeWindow, exp.Expr]:
 
 def _moment(time: exp.Expr, rows: LogicalNode) -> exp.Expr:
     """The time of a row; of a window, as which Spark takes a struct, its last."""
-    type_ = compile_scalar(time, by_name(columns(rows))).type
+    type_ = type_of(time, by_name(columns(rows)))
     if type_.kind == "record" and [field.name for field in type_.fields] == ["start", "end"]:
         return WindowTime(this=exp.Dot(this=time, expression=exp.to_identifier("end")), by=interval(1))
     return time

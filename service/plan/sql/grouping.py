@@ -24,7 +24,7 @@ from rowkind.service.plan.scalar.calls import is_unknown, no_function
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.job_functions import with_types
-from rowkind.service.plan.scalar.scalars import Columns, compile_condition, compile_scalar, resolved, show
+from rowkind.service.plan.scalar.scalars import Columns, compile_condition, resolved, show, type_of
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.scalar.values import OrEmpty
 from rowkind.service.plan.sql.aggregates import (
@@ -268,7 +268,7 @@ class Grouping:
     def _type(self, node: exp.Expr, at: exp.Expr) -> Type:
         if reads(node) & self.later:
             raise Refusal("a subquery cannot be grouped by: compute it in a derived table", at)
-        return compile_scalar(node, self._types).type
+        return type_of(node, self._types)
 
     def _column(self, node: exp.Expr, name: str = "", like: exp.Expr | None = None) -> str:
         """The column of the Project below that holds an expression; where it has no `name`, one that reminds of it."""

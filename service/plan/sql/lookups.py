@@ -28,7 +28,7 @@ from rowkind.service.plan.logical.binary import LogicalLookup
 from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, LogicalScan
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.conjuncts import reads
-from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.scalars import resolved, type_of
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.versioned_views import history
 from rowkind.service.plan.traits.derived_times import is_processing_time
@@ -283,7 +283,7 @@ def _of_key(
 def _with_time(node: LogicalNode, time: exp.Expr) -> tuple[LogicalNode, str]:
     """The rows with a column that is this time, or this number, and what it is called. Raises Refusal."""
     below = columns(node)
-    found = compile_scalar(time, {name: (name, type_) for name, type_ in below.items()}).type
+    found = type_of(time, {name: (name, type_) for name, type_ in below.items()})
     if family(found) not in ("timestamp", "local", "date", "integer"):
         raise Refusal(f"the nearest is looked for by a TIMESTAMP, a DATE or an INT, and this is {found.sql}", time)
     if found.sql == "BIGINT":

@@ -21,7 +21,7 @@ from rowkind.operators.match.pattern import Program, resumed
 from rowkind.service.physical.matching import CalledColumn
 from rowkind.service.plan.columns import by_name
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.scalars import resolved, type_of
 from rowkind.service.plan.scalar.types import BIGINT, STRING, family
 from rowkind.service.plan.sql.aggregates import ParsedCall, aggregate_type, is_aggregate
 from rowkind.service.plan.sql.row_pattern import NamedPattern
@@ -249,7 +249,7 @@ class Calls:
         return known[value]
 
     def _scalar(self, value: exp.Expr) -> Type:
-        return compile_scalar(value, by_name(self.types)).type
+        return type_of(value, by_name(self.types))
 
     def _type(self, call: MatchCall, at: exp.Expr, *, sure: bool) -> Type:
         """The type of what a call comes to; `sure` where it is asked of a whole match."""

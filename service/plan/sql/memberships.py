@@ -26,7 +26,7 @@ from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.logical.calc import LogicalProject
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.scalar.conjuncts import reads
-from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.scalars import resolved, type_of
 from rowkind.service.plan.sql.context import Selected
 
 Asked = Literal["is true", "is not false", "exactly"]
@@ -140,4 +140,4 @@ class Membership:
 
 def _never_null(node: exp.Expr, below: LogicalNode) -> bool:
     """Whether an expression is never NULL in rows of `below`: by its type, or because a filter removes such rows."""
-    return not compile_scalar(node, by_name(kept(LogicalInput(below)))).type.nullable
+    return not type_of(node, by_name(kept(LogicalInput(below)))).nullable

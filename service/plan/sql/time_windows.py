@@ -24,7 +24,7 @@ from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical.calc import LogicalExpand, LogicalFilter, LogicalProject
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.logical.per_row import LogicalSession
-from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.scalars import resolved, type_of
 from rowkind.service.plan.scalar.time_windows import (
     DAY,
     SessionTime,
@@ -219,7 +219,7 @@ class InWindows:
         moved = {"offset": interval(window.offset)} if window.offset else {}
         first = WindowStart(this=self.time.copy(), size=size.copy(), **moved)
         types = columns(rows)
-        nullable = compile_scalar(first, by_name(types)).type.nullable
+        nullable = type_of(first, by_name(types)).nullable
         if nullable or window.kind == "SESSION":
             there = self.time.copy()
             if window.kind == "SESSION":
@@ -249,7 +249,7 @@ class InWindows:
                     f"rows with equal {types[name].sql} are no partition: take a field of it, or a key", self.at
                 )
         time = self.time.unnest()
-        kind = family(compile_scalar(time, by_name(types)).type)
+        kind = family(type_of(time, by_name(types)))
         own = time.name
         if not isinstance(time, exp.Column) or kind == "date":
             own = self._hidden("time")

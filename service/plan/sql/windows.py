@@ -24,7 +24,7 @@ from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.logical.calc import LogicalProject, LogicalWindow
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
-from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.scalars import resolved, type_of
 from rowkind.service.plan.sql.aggregates import bare, is_aggregate, is_known, no_aggregate
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.grouping import Grouping, stem
@@ -274,7 +274,7 @@ class Terms:
 
     def type(self, node: exp.Expr) -> Type:
         """The type of an expression. Raises Refusal."""
-        return compile_scalar(node, by_name(self._types)).type
+        return type_of(node, by_name(self._types))
 
     def orders(self, order: exp.Order) -> tuple[OrderColumn, ...]:
         """What ORDER BY says. Raises Refusal."""

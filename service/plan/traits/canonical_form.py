@@ -19,6 +19,7 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.service.physical.calc import ARRIVAL
 from rowkind.service.physical.digests import ColumnTexts, Walk
+from rowkind.service.physical.memoized import memoized
 from rowkind.service.plan.calls import LogicalAggregateCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.binary import LogicalJoin
@@ -26,7 +27,6 @@ from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, Log
 from rowkind.service.plan.logical.grouping import LogicalAggregate
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank
-from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.tree import sides

@@ -38,6 +38,7 @@ from typing import Any
 from sqlglot import exp
 
 from rowkind.operators.match.calls import Navigation
+from rowkind.service.physical.memoized import memoized
 from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
 from rowkind.service.plan.logical.calc import (
     LogicalExpand,
@@ -51,7 +52,6 @@ from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
 from rowkind.service.plan.logical.node import LogicalNode, LogicalUnary
 from rowkind.service.plan.logical.per_row import LogicalOver, LogicalSession, LogicalStamp
 from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank, LogicalTemporalFilter
-from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.time_windows import PANE, PANES, WindowEnds, WindowStarts, micros
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.derived_times import (

@@ -14,13 +14,13 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.service.physical.calc import is_internal
+from rowkind.service.physical.memoized import memoized
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
 from rowkind.service.plan.logical.calc import LogicalProject, LogicalScan, LogicalUnion
 from rowkind.service.plan.logical.node import LogicalBinary, LogicalCalc, LogicalInput, LogicalNode, LogicalUnary
 from rowkind.service.plan.logical.per_row import LogicalStamp
 from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank, LogicalTemporalFilter
-from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.traits.fixed_columns import fixed_columns, told
 from rowkind.service.plan.traits.unique_keys import key_columns

@@ -30,16 +30,16 @@ from typing import Any
 from sqlglot import exp
 
 from rowkind.operators.match.calls import MatchNumber
+from rowkind.service.physical.memoized import memoized
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
 from rowkind.service.plan.logical.calc import LogicalExpand, LogicalProject, LogicalScan, LogicalUnion
 from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 from rowkind.service.plan.logical.subset import LogicalRank
-from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
-from rowkind.service.plan.scalar.scalars import compile_scalar
+from rowkind.service.plan.scalar.scalars import type_of
 from rowkind.service.plan.traits.column_meanings import moved, telling
 from rowkind.service.plan.tree import first, rule_for
 
@@ -93,7 +93,7 @@ def meets_one(lookup: LogicalLookup) -> bool:
     for each in lookup.condition:
         for own, other in permutations((each.unnest().this.unnest(), each.unnest().expression)):
             if isinstance(own, exp.Column) and own.name in theirs:
-                found = compile_scalar(other, below).type
+                found = type_of(other, below)
                 bare |= {own.name} if types.family(found) == types.family(theirs[own.name]) else set()
     by_key = any(key <= bare for key in unique_keys(lookup.right.input))
     return lookup.match is not None or by_key or matches_one(lookup, lookup.right)
@@ -125,7 +125,7 @@ def _projected(node: LogicalProject) -> frozenset[UniqueKey]:
 
 
 def _expanded(node: LogicalExpand) -> frozenset[UniqueKey]:
-    array = compile_scalar(node.array, by_name(columns(node.input))).type
+    array = type_of(node.array, by_name(columns(node.input)))
     once = {name for name, part in node.elements.items() if part == 0 and (node.distinct or array.kind == "map")}
     telling = once if node.distinct else {node.place, *once}
     return _minimal(key | {name} for key in unique_keys(node.input) for name in telling)
