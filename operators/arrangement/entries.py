@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -83,6 +84,7 @@ class Entries:
         )
 
     @classmethod
+    @cache
     def empty(cls) -> Self:
         """No entries."""
         hashes, numbers, none = np.empty(0, np.uint64), np.empty(0, np.int64), binary(())

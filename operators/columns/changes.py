@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -67,6 +68,7 @@ class Rows:
         return len(self.kind)
 
     @classmethod
+    @cache
     def empty(cls) -> Self:
         """No rows."""
         return cls(np.empty(0, np.int8), np.empty(0, np.int64), binary(()))
@@ -115,6 +117,7 @@ class Changes:
         return len(self.kind)
 
     @classmethod
+    @cache
     def empty(cls) -> Self:
         """No changes."""
         return cls(
