@@ -5,11 +5,15 @@ from __future__ import annotations
 import ssl
 import threading
 from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 _PATIENCE_SECONDS = 30.0
 """A client that sends nothing for so long loses its connection."""
+
+_POLL_SECONDS = 0.1
+"""How often the server looks whether it was closed, and so the longest time that closing it takes."""
 
 
 class HttpServer:
@@ -29,7 +33,8 @@ class HttpServer:
         self._server = _Server((host, port), handler)
         self._server.context = context
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name=name, daemon=True)
+        serve = partial(self._server.serve_forever, _POLL_SECONDS)
+        self._thread = threading.Thread(target=serve, name=name, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -117,9 +117,9 @@ _loaded: dict[str, str] = {}
 
 
 def _make_way(place: str, digest: str) -> None:
-    """Let modules be found at a place, and forget those that came from where the code has changed, or of another job.
+    """Add a place to the end of `sys.path`, and drop the modules of code that has changed or belongs to another job.
 
-    It stands last, so that nobody's module takes the place of one of Python's.
+    The place comes last, so that no module of a job replaces one of Python's.
     """
     if _loaded.get(place) == digest and place in sys.path:
         return
@@ -127,7 +127,7 @@ def _make_way(place: str, digest: str) -> None:
         del _loaded[other]
         sys.path[:] = [entry for entry in sys.path if entry != other]
         for name, module in [*sys.modules.items()]:
-            if _is_in(str(getattr(module, "__file__", None) or ""), other):
+            if str(getattr(module, "__file__", None) or "").startswith(other + os.sep):
                 del sys.modules[name]
     importlib.invalidate_caches()
     sys.path.append(place)
