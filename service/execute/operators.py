@@ -19,6 +19,7 @@ from rowkind.operators.join.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpe
 from rowkind.operators.match.recognize import MatchRecognize
 from rowkind.operators.normalize.expiry import Expiry
 from rowkind.operators.normalize.normalize import Normalize
+from rowkind.operators.normalize.single_row import SingleRow
 from rowkind.operators.operator import Operator
 from rowkind.operators.over.order_distance import Scale
 from rowkind.operators.over.over import Over, OverSpec
@@ -45,6 +46,7 @@ from rowkind.service.physical.operators import (
     PhysicalOver,
     PhysicalRank,
     PhysicalSession,
+    PhysicalSingleRow,
     PhysicalStamp,
     PhysicalTemporalFilter,
 )
@@ -150,6 +152,10 @@ def _normalize(node: PhysicalNormalize, refreshes: bool) -> Operator:
     return Expiry(side, only_comes=node.only_comes, refreshes=refreshes, arrivals=node.arrivals)
 
 
+def _single_row(node: PhysicalSingleRow, refreshes: bool) -> Operator:
+    return SingleRow(_side(node.input, node.state), node.query, refreshes)
+
+
 def _session(node: PhysicalSession, refreshes: bool) -> Operator:
     row, closing = node.input.calc.output, node.state.closing
     return Session(
@@ -232,6 +238,7 @@ _OPERATORS: Mapping[type[PhysicalOperator], Callable[[Any, bool], Operator]] = {
     PhysicalOver: _over,
     PhysicalLookup: _lookup,
     PhysicalNormalize: _normalize,
+    PhysicalSingleRow: _single_row,
     PhysicalTemporalFilter: _temporal_filter,
     PhysicalStamp: _stamp,
     PhysicalMatch: _match,

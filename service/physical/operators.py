@@ -240,6 +240,19 @@ class PhysicalTemporalFilter(PhysicalUnary):
 
 
 @dataclass(frozen=True)
+class PhysicalSingleRow(PhysicalUnary):
+    """Rows of `input.calc.output`, of which there is one at most after each batch. `query` is the subquery's text."""
+
+    state: PhysicalInput = field(metadata=fact("state"))
+    query: str = field(metadata=ASIDE)
+
+    @property
+    def closings(self) -> tuple[Closing | None, ...]:
+        """No row is dropped because of its own time."""
+        return (None,)
+
+
+@dataclass(frozen=True)
 class PhysicalStamp(PhysicalUnary):
     """Rows of `input.calc.output`, each with the time at which it is processed behind it: `schema` is that of both."""
 

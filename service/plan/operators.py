@@ -15,6 +15,7 @@ from rowkind.service.physical.operators import (
     PhysicalOver,
     PhysicalRank,
     PhysicalSession,
+    PhysicalSingleRow,
     PhysicalStamp,
     PhysicalTemporalFilter,
 )
@@ -31,32 +32,48 @@ from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
 from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
 from rowkind.service.plan.logical.node import LogicalNode
 from rowkind.service.plan.logical.per_row import LogicalOver, LogicalSession, LogicalStamp
-from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank, LogicalTemporalFilter
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalRank, LogicalSingleRow, LogicalTemporalFilter
 from rowkind.service.plan.translate import aggregates, joins, lookups, matches, normalizing, over, ranks, timed
 
 
 @dataclass(frozen=True)
 class PlannedOperator:
-    """An operator: its logical and its physical node, what makes one of the other, and what describes it."""
+    """An operator: its logical and its physical node, what makes one of the other, what describes it, and as what."""
 
     logical: type[LogicalNode]
     physical: type[PhysicalOperator]
     translate: Callable[..., PhysicalOperator]
     describe: Callable[..., NodeDescription]
+    kinds: tuple[str, ...]
 
 
 OPERATORS = (
-    PlannedOperator(LogicalJoin, PhysicalJoin, joins.join, of_joins.join),
-    PlannedOperator(LogicalLookup, PhysicalLookup, lookups.lookup, of_joins.lookup),
-    PlannedOperator(LogicalAggregate, PhysicalAggregate, aggregates.aggregate, of_aggregates.aggregate),
-    PlannedOperator(LogicalRank, PhysicalRank, ranks.rank, of_ranks.rank),
-    PlannedOperator(LogicalOver, PhysicalOver, over.over, of_over.over),
-    PlannedOperator(LogicalMatch, PhysicalMatch, matches.match, of_matches.match),
-    PlannedOperator(LogicalSession, PhysicalSession, timed.session, of_timed.session),
-    PlannedOperator(LogicalStamp, PhysicalStamp, timed.stamp, of_timed.stamp),
-    PlannedOperator(LogicalTemporalFilter, PhysicalTemporalFilter, timed.temporal_filter, of_timed.temporal_filter),
-    PlannedOperator(LogicalNormalize, PhysicalNormalize, normalizing.normalize, of_normalizing.normalize),
+    PlannedOperator(
+        LogicalJoin, PhysicalJoin, joins.join, of_joins.join, ("join", "semi_join", "anti_join", "mark_join")
+    ),
+    PlannedOperator(LogicalLookup, PhysicalLookup, lookups.lookup, of_joins.lookup, ("asof_join", "lookup")),
+    PlannedOperator(LogicalAggregate, PhysicalAggregate, aggregates.aggregate, of_aggregates.aggregate, ("aggregate",)),
+    PlannedOperator(LogicalRank, PhysicalRank, ranks.rank, of_ranks.rank, ("rank", "deduplicate")),
+    PlannedOperator(LogicalOver, PhysicalOver, over.over, of_over.over, ("over",)),
+    PlannedOperator(LogicalMatch, PhysicalMatch, matches.match, of_matches.match, ("match",)),
+    PlannedOperator(LogicalSession, PhysicalSession, timed.session, of_timed.session, ("session",)),
+    PlannedOperator(LogicalStamp, PhysicalStamp, timed.stamp, of_timed.stamp, ("stamp",)),
+    PlannedOperator(
+        LogicalTemporalFilter,
+        PhysicalTemporalFilter,
+        timed.temporal_filter,
+        of_timed.temporal_filter,
+        ("temporal_filter",),
+    ),
+    PlannedOperator(
+        LogicalNormalize, PhysicalNormalize, normalizing.normalize, of_normalizing.normalize, ("normalize", "expiry")
+    ),
+    PlannedOperator(
+        LogicalSingleRow, PhysicalSingleRow, normalizing.single_row, of_normalizing.single_row, ("single_row",)
+    ),
 )
+KINDS = ("sink", "scan", "union", *(kind for each in OPERATORS for kind in each.kinds))
+"""The kinds of steps of a plan that is explained."""
 TRANSLATIONS: Mapping[type[LogicalNode], Callable[..., PhysicalOperator]] = {
     each.logical: each.translate for each in OPERATORS
 }

@@ -61,6 +61,8 @@ class Other:
 def replaced(value: Any, name: str, new: Any) -> Any:
     """A value with another field, whatever the class thinks of it."""
     found = copy.copy(value)
+    for memoized in [each for each in getattr(found, "__dict__", ()) if each.startswith("_remembered_")]:
+        object.__delattr__(found, memoized)
     object.__setattr__(found, name, new)
     return found
 

@@ -38,6 +38,7 @@ _TITLES = {
     "temporal_filter": "Filters by time, and rows that are final",
     "stamp": "Processing time",
     "match": "MATCH_RECOGNIZE",
+    "single_row": "Scalar subqueries that must have one row",
     "normalize": "Tables that leave out old rows",
     "expiry": "Rows that expire and are taken back",
     "union": "UNION",

@@ -8,9 +8,10 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from rowkind.service.plan.explain import description, json_document, values
+from rowkind.service.plan.operators import KINDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "plan-document.md"
 SECTIONS: Mapping[str, Sequence[type]] = {
@@ -52,7 +53,9 @@ def _table(of: type) -> str:
 
 def keys(of: type) -> Iterator[tuple[str, Any]]:
     """The documented keys of a class with their types."""
-    yield from values.documented(of).items()
+    for name, said in values.documented(of).items():
+        listed = (of, name) == (json_document.StepHead, "kind")
+        yield name, Annotated[Literal[KINDS], said.__metadata__[0]] if listed else said
 
 
 def choices(type_: Any) -> tuple[Any, ...]:

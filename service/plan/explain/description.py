@@ -18,7 +18,6 @@ from rowkind.service.plan.explain.values import (
     How,
     Role,
     StateValues,
-    StepKind,
     StepValues,
 )
 
@@ -64,7 +63,7 @@ class NodeDescription:
     `values` are what the title says, `details` what the facts say, for programs.
     """
 
-    kind: StepKind
+    kind: str
     title: str
     values: StepValues = NO_VALUES
     details: StepValues = NO_VALUES
@@ -105,7 +104,7 @@ class Step:
     """
 
     name: str
-    kind: StepKind
+    kind: str
     title: str
     values: tuple[StepValues, ...] = ()
     facts: tuple[Fact, ...] = ()

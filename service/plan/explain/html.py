@@ -18,26 +18,13 @@ from rowkind.service.plan.explain.records import TIED
 from rowkind.service.plan.explain.values import Advice
 
 _WORDS = {
-    "sink": "sink",
     "scan": "table",
-    "join": "join",
-    "semi_join": "semi join",
-    "mark_join": "mark join",
-    "anti_join": "anti join",
-    "aggregate": "aggregate",
-    "rank": "rank",
-    "deduplicate": "deduplicate",
-    "session": "session",
     "over": "window functions",
     "match": "pattern",
     "asof_join": "as-of join",
-    "lookup": "lookup",
-    "temporal_filter": "temporal filter",
     "stamp": "processing time",
-    "normalize": "normalize",
-    "expiry": "expiry",
-    "union": "union",
 }
+"""Kinds of steps that are not called by their own names."""
 _MODES = {"append": "+I", "retract": "+I -U +U -D", "upsert": "+I +U -D"}
 _SQL = re.compile(
     r"(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<string>'(?:[^'\\]|\\.|'')*')|(?P<number>\b\d[\d.]*\b)"
@@ -144,6 +131,7 @@ def _step(step: Step, root: str, about: Mapping[str, int], beside: Beside | None
     noted = f'<span class="note">{_count(about[step.name], "note")}</span>' if step.name in about else ""
     stage = f'<span class="stage">stage {step.stage}</span>' if step.stage else ""
     mode = f'<span class="mode" title="{step.way.mode}">{_MODES[step.way.mode]}</span>' if step.way else ""
+    kind = _WORDS.get(step.kind, step.kind.replace("_", " "))
     # A step that was there before under this name has no place of its own, but a link to that one.
     place = f' id="{anchor(root, step.name)}"' if step.same_as != (root, step.name) else ""
     planned = f"{_states(step)}<dl>{''.join(map(_fact, _shown(step)))}</dl>"
@@ -151,7 +139,7 @@ def _step(step: Step, root: str, about: Mapping[str, int], beside: Beside | None
         folded = f'<details id="plan.{anchor(root, step.name)}"><summary>how it is done</summary>{planned}</details>'
         planned = f"{beside(step)}{folded}"
     return f"""<li>{_way(step)}<article class="{step.kind}"{place}>
-<header><b>{escape(step.name)}</b><span class="kind">{_WORDS[step.kind]}</span>{stage}{mode}{noted}</header>
+<header><b>{escape(step.name)}</b><span class="kind">{kind}</span>{stage}{mode}{noted}</header>
 <p>{escape(step.title)}{_same(step)}</p>
 {planned}
 </article>{f"<ul>{inputs}</ul>" if inputs else ""}</li>"""

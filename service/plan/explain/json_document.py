@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step, StepState, Way
-from rowkind.service.plan.explain.values import Advice, StepKind, as_json
+from rowkind.service.plan.explain.values import Advice, as_json
 
 FORMAT = 1
 PROSE = ("title", "reason", "text")
@@ -54,7 +54,7 @@ class StepHead:
     """Every step, a sink included."""
 
     name: Annotated[str, "its name"]
-    kind: Annotated[StepKind, "what it is"]
+    kind: Annotated[str, "what it is"]
     title: Annotated[str, "what it does, in one line, for people"]
     stage: Annotated[
         int | None,

@@ -1,4 +1,4 @@
-"""What a plan says of inputs that are made exact."""
+"""What a plan says of inputs that are made exact, and of scalar subqueries whose rows are counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rowkind.service.physical.node import PhysicalScan
-from rowkind.service.physical.operators import PhysicalNormalize
+from rowkind.service.physical.operators import PhysicalNormalize, PhysicalSingleRow
 from rowkind.service.plan.explain.description import Fact, NodeDescription, StepState
 from rowkind.service.plan.explain.state import called, equal_ones, for_long, rows, values
 from rowkind.service.plan.explain.values import NO_VALUES, Advice, NormalizeDetails
@@ -69,3 +69,12 @@ def _advice(node: PhysicalNormalize) -> Iterator[Advice]:
             f"`exact: true`: then this is not needed."
         )
     yield Advice(node.node, "old rows kept", text)
+
+
+def single_row(node: PhysicalSingleRow) -> NodeDescription:
+    """Which subquery must have one row, and that its rows are stored."""
+    layout, shown = "the row", values(node.input, node.state.layout)
+    kept = StepState(
+        "rows", shown, called(node.input), layout, "that is where the rows are counted", None, "until it is retracted"
+    )
+    return NodeDescription("single_row", f"at most one row of {node.query}", NO_VALUES, state=(kept,))

@@ -19,27 +19,6 @@ from rowkind.service.physical.source_table import TopicFormat
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
 """The value of a key that is left out."""
 
-StepKind = Literal[
-    "sink",
-    "scan",
-    "join",
-    "semi_join",
-    "anti_join",
-    "mark_join",
-    "aggregate",
-    "rank",
-    "deduplicate",
-    "session",
-    "over",
-    "asof_join",
-    "lookup",
-    "normalize",
-    "expiry",
-    "temporal_filter",
-    "stamp",
-    "match",
-    "union",
-]
 How = Literal["shuffled", "same stage", "every shard", "unmoved"]
 FirstStep = Literal["added up", "ranked"]
 Role = Literal["left", "right", "input", "fact"]

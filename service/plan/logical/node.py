@@ -108,6 +108,8 @@ class LogicalUnary(LogicalNode):
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = None
     has_ttl: ClassVar[bool] = True
+    has_one_row: ClassVar[bool] = False
+    """Whether there is one row at most at any time."""
     finds_by_content: ClassVar[bool] = True
     """Whether it finds rows by their content, and so needs the row digest of a table without a key."""
 

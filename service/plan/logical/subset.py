@@ -120,6 +120,26 @@ class LogicalTemporalFilter(LogicalSubset):
 
 
 @dataclass(frozen=True)
+class LogicalSingleRow(LogicalSubset):
+    """The rows of the scalar subquery `at`; a batch after which there is more than one row fails."""
+
+    at: exp.Expr = field(metadata=ASIDE)
+
+    finds_old_rows: ClassVar[tuple[str, bool] | None] = ("the rows of a scalar subquery are counted", True)
+    has_ttl: ClassVar[bool] = False
+    has_one_row: ClassVar[bool] = True
+
+    @property
+    def shards_by(self) -> tuple[str, ...]:
+        """One shard."""
+        return ()
+
+    def mode(self, *below: ChangelogMode) -> ChangelogMode:
+        """That of the input, with its old rows."""
+        return "append" if below[0] == "append" else "retract"
+
+
+@dataclass(frozen=True)
 class LogicalNormalize(LogicalSubset):
     """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why.
 

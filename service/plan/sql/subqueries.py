@@ -2,8 +2,9 @@
 
     EXISTS, IN           a semi or anti join where AND holds it together with the rest of WHERE, else a mark join, which
                          puts the answer beside each row (`sql.memberships`)
-    a single value       a LEFT JOIN on an aggregate, grouped by what links it to the query around it, or on rows found
-                         by their unique key. COUNT of no rows is 0 and not NULL
+    a single value       a LEFT JOIN on an aggregate, grouped by what links it to the query around it, on rows found by
+                         their unique key, or on the one row of an operator that counts rows, where nothing links it.
+                         COUNT of no rows is 0 and not NULL
 
 What a subquery's WHERE says of the query around it becomes the condition of the join.
 """
@@ -23,6 +24,7 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical.binary import LogicalJoin
 from rowkind.service.plan.logical.calc import LogicalFilter, LogicalProject, filtered
 from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.subset import LogicalSingleRow
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
@@ -186,13 +188,19 @@ def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[Log
             for name, output in zip(found.names, inner.outputs.values(), strict=True)
         }
     else:
-        if not (inner.single or _found_by_key(inner)):
-            raise Refusal(_MORE, found.node)
-        below = {each: resolved(each) for each in columns(inner.input)}
-        right = LogicalProject(inner.input, {**below, **dict(zip(found.names, inner.outputs.values(), strict=True))})
+        rows = inner.input if inner.single or _found_by_key(inner) else _counted(inner, found.node)
+        below = {each: resolved(each) for each in columns(rows)}
+        right = LogicalProject(rows, {**below, **dict(zip(found.names, inner.outputs.values(), strict=True))})
         meanings = {}
     check_reach(inner.links, {*columns(node), *columns(right)})
     return LogicalJoin(LogicalInput(node), LogicalInput(right), inner.links, "left", found.node), meanings
+
+
+def _counted(inner: Selected, at: exp.Expr) -> LogicalNode:
+    """The rows of a scalar subquery, which are counted in every batch. Raises Refusal where it is correlated."""
+    if inner.links:
+        raise Refusal(_MORE, at)
+    return LogicalSingleRow(LogicalInput(inner.input), at)
 
 
 def where(

@@ -35,7 +35,7 @@ from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.logical.binary import LogicalJoin, LogicalLookup
 from rowkind.service.plan.logical.calc import LogicalExpand, LogicalProject, LogicalScan, LogicalUnion
 from rowkind.service.plan.logical.grouping import LogicalAggregate, LogicalMatch
-from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
+from rowkind.service.plan.logical.node import LogicalInput, LogicalNode, LogicalUnary
 from rowkind.service.plan.logical.subset import LogicalRank
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
@@ -53,6 +53,8 @@ _MOST_VARIANTS = 256
 def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
     """The minimal unique keys that can be inferred."""
     rule = rule_for(node, _RULES)
+    if isinstance(node, LogicalUnary) and node.has_one_row:
+        return frozenset([frozenset()])
     return unique_keys(first(node)) if rule is None else rule(node)
 
 

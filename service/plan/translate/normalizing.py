@@ -1,14 +1,14 @@
-"""A Normalize of the logical plan as one of the physical plan."""
+"""A Normalize and a single row of the logical plan, as in the physical plan."""
 
 from __future__ import annotations
 
 from rowkind.service.physical.calc import ARRIVAL
-from rowkind.service.physical.operators import PhysicalNormalize
+from rowkind.service.physical.operators import PhysicalNormalize, PhysicalSingleRow
 from rowkind.service.plan.calcs import Edge
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical.node import LogicalNode
-from rowkind.service.plan.logical.subset import LogicalNormalize
-from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.logical.subset import LogicalNormalize, LogicalSingleRow
+from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.scalar.types import BIGINT
 from rowkind.service.plan.traits.partitioning import shard_key
 from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, named, refreshes, shown, traits
@@ -39,4 +39,19 @@ def normalize(
         takes_back=normalize.takes_back,
         arrivals=normalize.arrival is not None,
         traits=traits(top, shown(map(resolved, key)), edge.needs_before),
+    )
+
+
+def single_row(nodes: Nodes, single: LogicalSingleRow, top: LogicalNode, edge: Edge, record: str) -> PhysicalSingleRow:
+    """The physical node of a single row; its calc leads to where `edge` says."""
+    side = single.input
+    node = nodes.input(side, Edge(types=carried(side), key=(), refreshes=refreshes(side, edge)))
+    schema = node.calc.output
+    return PhysicalSingleRow(
+        node=nodes.name("single_row", single),
+        input=node,
+        state=input_state(side),
+        query=show(single.at),
+        calc=nodes.calc(top, edge, schema, named(schema), record),
+        traits=traits(top, (), edge.needs_before),
     )

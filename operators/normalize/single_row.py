@@ -1,0 +1,60 @@
+"""Single row: the rows of a scalar subquery, of which there may be one at most.
+
+Maintains its input's rows in one arrangement, "rows", and emits the changes to them. After each batch it checks that at
+most one row is left. Within a batch there may be more: a batch that inserts the new row and deletes the old one is
+fine, in either order. As Flink's SINGLE_VALUE, which checks after every change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.layout import ArrangementSpec
+from rowkind.operators.arrangement.netting import rewritten_rows
+from rowkind.operators.arrangement.resolving import resolve
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.batch import Batch
+from rowkind.operators.columns.grouping import distinct
+from rowkind.operators.errors import RowFailed
+from rowkind.operators.join.input import Side
+from rowkind.operators.operator import Output
+
+
+@dataclass(frozen=True, slots=True)
+class SingleRow:
+    """The operator. All its input has one key, and so is in one shard; the layout is "multiset".
+
+    `query` is the subquery's text. `refreshes`: whether a downstream operator has a TTL.
+    """
+
+    side: Side
+    query: str
+    refreshes: bool = False
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """The rows, which do not expire."""
+        return {"rows": self.side.ttl_ms}
+
+    def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard at time `now` (ms since the epoch). Raises RowFailed for a second row."""
+        rows = Arrangement(stores["rows"], ArrangementSpec("rows", self.side.layout), now)
+        resolved = resolve(rows, batch, by_seq=self.side.by_seq)
+        step = Entries.concat([-resolved.removed, resolved.added])
+        count = int(rows.lookup(distinct(batch.changes.hash)).weight.sum() + step.weight.sum())
+        if count > 1:
+            raise RowFailed(
+                f"the subquery {self.query} returned {count} rows, and only one is allowed",
+                -1,
+                int(resolved.added.seq.max()),
+                "Let the subquery return one row: add a condition, or an aggregate such as MAX",
+            )
+        rows.append(step)
+        rows.append(resolved.refreshed)
+        finished = rows.finish()
+        emitted = rewritten_rows(step, resolved.refreshed, arrivals=False, refreshes=self.refreshes)
+        unmatched = batch.changes.take(resolved.unmatched)
+        return Output(emitted, unmatched, finished.state, finished.merged_rows)
