@@ -58,6 +58,7 @@ PLANS = (
     "rank_variable",
     "right_chain",
     "scalar_over_group",
+    "scalar_counted",
     "semi_below_join",
     "semi_join_condition",
     "sort_by_time",
