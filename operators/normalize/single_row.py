@@ -2,7 +2,7 @@
 
 Maintains its input's rows in one arrangement, "rows", and emits the changes to them. After each batch it checks that at
 most one row is left. Within a batch there may be more: a batch that inserts the new row and deletes the old one is
-fine, in either order. As Flink's SINGLE_VALUE, which checks after every change.
+fine, in either order. As Flink's SINGLE_VALUE, which checks after every change. A row that has expired does not count.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ class SingleRow:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The rows, which do not expire."""
+        """The rows, with their TTL in ms."""
         return {"rows": self.side.ttl_ms}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch). Raises RowFailed for a second row."""
-        rows = Arrangement(stores["rows"], ArrangementSpec("rows", self.side.layout), now)
+        spec = ArrangementSpec("rows", self.side.layout, self.side.ttl_ms, until=self.side.until)
+        rows = Arrangement(stores["rows"], spec, now)
         resolved = resolve(rows, batch, by_seq=self.side.by_seq)
         step = Entries.concat([-resolved.removed, resolved.added])
         count = int(rows.lookup(distinct(batch.changes.hash)).weight.sum() + step.weight.sum())

@@ -73,8 +73,5 @@ def _advice(node: PhysicalNormalize) -> Iterator[Advice]:
 
 def single_row(node: PhysicalSingleRow) -> NodeDescription:
     """Which subquery must have one row, and that its rows are stored."""
-    layout, shown = "the row", values(node.input, node.state.layout)
-    kept = StepState(
-        "rows", shown, called(node.input), layout, "that is where the rows are counted", None, "until it is retracted"
-    )
+    kept = rows(node, "its rows", "they are counted", values(node.input, node.state.layout))
     return NodeDescription("single_row", f"at most one row of {node.query}", NO_VALUES, state=(kept,))

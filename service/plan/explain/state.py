@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from rowkind.service.job.duration import show
 from rowkind.service.physical.clocks import Clock, Closing, ColumnTime
@@ -10,9 +10,6 @@ from rowkind.service.physical.node import PhysicalInput, PhysicalNode, PhysicalS
 from rowkind.service.physical.operators import (
     PhysicalLookup,
     PhysicalNormalize,
-    PhysicalOver,
-    PhysicalRank,
-    PhysicalSession,
 )
 from rowkind.service.physical.tree import inputs
 from rowkind.service.plan.explain.description import StepState
@@ -48,8 +45,17 @@ def values(
     return StateValues(of, layout, closes, sub_key, calls)
 
 
+class _WithState(Protocol):
+    """An operator over one input whose rows it stores."""
+
+    @property
+    def input(self) -> PhysicalNode: ...
+    @property
+    def state(self) -> PhysicalInput: ...
+
+
 def rows(
-    node: PhysicalRank | PhysicalSession | PhysicalOver | PhysicalNormalize,
+    node: _WithState,
     layout: str,
     reason: str,
     shown: StateValues,

@@ -126,7 +126,6 @@ class LogicalSingleRow(LogicalSubset):
     at: exp.Expr = field(metadata=ASIDE)
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = ("the rows of a scalar subquery are counted", True)
-    has_ttl: ClassVar[bool] = False
     has_one_row: ClassVar[bool] = True
 
     @property
