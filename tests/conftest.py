@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.service.dev.broker import Broker
 from rowkind.service.spark.session import session
+from tests.run.process import until
 from tests.seeds import few
 
 LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "spark", "kafka", "system", "docs", "examples", "plan")
@@ -90,6 +91,7 @@ def new_topic(admin: AdminClient) -> Callable[..., str]:
         name = f"topic-{os.getpid()}-{next(_numbers)}"
         config = {setting.replace("_", "."): str(value) for setting, value in settings.items()}
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result()
+        until(lambda: len(admin.list_topics(name, timeout=10).topics[name].partitions) == partitions, f"topic {name}")
         return name
 
     return make
