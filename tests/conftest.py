@@ -18,8 +18,8 @@ from tests.seeds import few
 
 LONGEST = ("e2e", "cluster", "chaos", "upgrade", "run", "spark", "kafka", "system", "docs", "examples", "plan")
 """The folders whose tests take seconds each, or stay together, the longest first."""
-SAMPLED = ("oracle", "laws")
-"""The folders of whose tests a quick run takes one parameter each, unless the mark `sampled` has another number."""
+SAMPLED = {"oracle": 1, "laws": 1, "flink": 8, "matrix": 12}
+"""How many parameters a quick run takes of each test of these folders, unless the mark `sampled` has another number."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -55,7 +55,7 @@ def _sample(tests: list[pytest.Item]) -> Sequence[pytest.Item]:
     mark = tests[0].get_closest_marker("sampled")
     if mark is None and _folder(tests[0]) not in SAMPLED:
         return tests
-    return few(tests, mark.args[0] if mark else 1)
+    return few(tests, mark.args[0] if mark else SAMPLED[_folder(tests[0])])
 
 
 def _folder(item: pytest.Item) -> str:

@@ -113,10 +113,16 @@ def _or_nothing(schema: Any) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else {}
 
 
+_OUTCOMES: dict[tuple[Form, str], dict[str, tuple[Any, str]]] = {}
+
+
 def outcomes(cell: Cell) -> dict[str, tuple[Any, str]]:
     """By declared type the value, as `rowkind` shows it, or why there is none; one of the two is None or empty."""
-    value, registry = message(cell)
-    return {declared: read(value, registry, declared, cell.form) for declared in DECLARED}
+    known = cell.form, cell.sent.name
+    if known not in _OUTCOMES:
+        value, registry = message(cell)
+        _OUTCOMES[known] = {declared: read(value, registry, declared, cell.form) for declared in DECLARED}
+    return _OUTCOMES[known]
 
 
 def read(value: bytes, registry: FolderRegistry, declared: str, form: Form, **more: Any) -> tuple[Any, str]:

@@ -9,6 +9,8 @@ from rowkind.avro.type import Type
 from tests.matrix.cells import Cell, cells, message, nested, outcomes, read
 from tests.matrix.page import PAGE, replaced
 
+# What one test has found out, another one does not find out again.
+pytestmark = pytest.mark.xdist_group("matrix")
 CELLS = [pytest.param(cell, id=f"{cell.form}: {cell.sent.name}") for cell in cells()]
 
 
@@ -39,6 +41,7 @@ def test_a_value_inside_of_another_is_read_the_same(cell: Cell, inside: str) -> 
         assert read(value, registry, inside.format(declared), cell.form) == (expected, ""), declared
 
 
+@pytest.mark.sampled(0)
 def test_the_table_of_the_page_is_up_to_date() -> None:
     """It is what `python -m tests.matrix` writes."""
     page = PAGE.read_text(encoding="utf-8")

@@ -81,6 +81,7 @@ def _compare(chosen: Random, folder: Path) -> None:
     rates: list[tuple[str, int | None]] = []
     changes: list[Change] = []
     for number in range(12):
+        before = len(changes), [*orders], [*rates]
         if chosen.random() < 0.3:
             orders.append((number, chosen.randrange(3)))
             changes.append(order(*orders[-1]))
@@ -90,14 +91,15 @@ def _compare(chosen: Random, folder: Path) -> None:
         else:
             rates.append((chosen.choice(["eur", "usd"]), chosen.choice([None, 2, 3])))
             changes.append(rate("+I", *rates[-1]))
-        with duckdb.connect() as connection:
-            connection.execute("CREATE TABLE orders (id BIGINT, v BIGINT); CREATE TABLE rates (name TEXT, rate BIGINT)")
-            if orders:
-                connection.executemany("INSERT INTO orders VALUES (?, ?)", orders)
-            if rates:
-                connection.executemany("INSERT INTO rates VALUES (?, ?)", rates)
-            if sum(name == "eur" for name, _ in rates) > 1:
-                with pytest.raises(ExpressionError):
-                    paid(folder, changes)
-                return
-            assert paid(folder, changes) == connection.execute(IN_DUCKDB).fetchall(), changes
+        if sum(name == "eur" for name, _ in rates) > 1:
+            with pytest.raises(ExpressionError):
+                paid(folder, changes)
+            count, orders, rates = before
+            changes = changes[:count]
+            break
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE orders (id BIGINT, v BIGINT); CREATE TABLE rates (name TEXT, rate BIGINT)")
+        for table, rows in (("orders", orders), ("rates", rates)):
+            if rows:
+                connection.executemany(f"INSERT INTO {table} VALUES (?, ?)", rows)
+        assert paid(folder, changes) == connection.execute(IN_DUCKDB).fetchall(), changes
