@@ -1,4 +1,4 @@
-"""The Arrow type of an Avro type or logical type. Apart from the others: who only plans needs no Arrow."""
+"""The Arrow type of each Avro type and logical type. In its own module so that planning does not import Arrow."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Arrow buffers as NumPy arrays and back, without a copy, and arrays of bytes made from spans of a buffer.
+"""Convert between Arrow buffers and NumPy arrays without a copy, and build byte arrays from spans of a buffer.
 
-A span is a pair of positions in one buffer. Spans that rise from row to row become an Arrow array by one gather: an
-array over the same buffer whose elements are in turn span, gap, span, gap, of which every second one is taken. That is
-several times faster than any way to move the bytes in NumPy.
+A span is a pair of positions in one buffer. Ascending spans become an Arrow array by one gather. It takes every second
+element of an array over the same buffer whose elements are alternately a span and a gap. This is several times faster
+than moving the bytes in NumPy.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ Bools = npt.NDArray[np.bool_]
 
 
 def words_of(data: Bytes) -> Words:
-    """The 8 bytes from every position of `data` on, as little-endian words; a view, readable up to 8 before the end."""
+    """Return a view of `data`: at each position, the 8 bytes from there on as a little-endian word.
+
+    The last 7 positions have no word.
+    """
     return np.ndarray(shape=(len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
 
 
 def primitive(type_: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
-    """An Arrow array of a fixed-width type whose buffer is `values`."""
+    """Return an Arrow array of a fixed-width type whose buffer is `values`."""
     length = values.size * values.itemsize // (type_.bit_width // 8)
     return pa.Array.from_buffers(type_, length, [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def values_of(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The value buffer of a fixed-width Arrow array; what stands where the array is null is undefined.
+    """Return the value buffer of a fixed-width Arrow array; values at null positions are undefined.
 
-    A type that is wider than `dtype` gives as many values per element as fit into it.
+    If the array's type is wider than `dtype`, each element becomes as many values as fit into it.
     """
     width = array.type.bit_width // 8
     buffer = array.buffers()[1]
@@ -45,14 +48,14 @@ def values_of(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def validity(array: pa.Array) -> Bools:
-    """Where the array is not null."""
+    """Return where the array is not null."""
     if not array.null_count:
         return np.ones(len(array), np.bool_)
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def offsets_of(array: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """The offsets of a binary, string, list or map array into its whole value buffer; one more than there are rows."""
+    """Return the offsets of a binary, string, list or map array into its whole value buffer: one more than its rows."""
     buffer = array.buffers()[1]
     if buffer is None or not buffer.size:
         return np.zeros(1, np.int32)
@@ -60,20 +63,20 @@ def offsets_of(array: pa.BinaryArray) -> npt.NDArray[np.int32]:
 
 
 def data_of(array: pa.BinaryArray) -> Bytes:
-    """The whole value buffer of a binary or string array."""
+    """Return the whole value buffer of a binary or string array."""
     buffer = array.buffers()[2]
     return np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
 
 
 def binary_from(offsets: npt.NDArray[Any], data: Any) -> pa.BinaryArray:
-    """The array of bytes with these offsets into `data`; gaps between rows are rows."""
+    """Return the array of bytes with these offsets into `data`; each row ends where the next one begins."""
     return pa.Array.from_buffers(
         pa.binary(), len(offsets) - 1, [None, pa.py_buffer(np.ascontiguousarray(offsets, np.int32)), pa.py_buffer(data)]
     )
 
 
 def spans(data: Any, starts: Ints, ends: Ints) -> pa.BinaryArray:
-    """The bytes of `data` from each start to its end; spans must not fall back or overlap from row to row."""
+    """Return the bytes of `data` from each start to its end. The spans must ascend and must not overlap."""
     rows = len(starts)
     if not rows:
         return binary_from(np.zeros(1, np.int32), b"")
@@ -84,7 +87,7 @@ def spans(data: Any, starts: Ints, ends: Ints) -> pa.BinaryArray:
 
 
 def expand(array: pa.BinaryArray, rows: Bools) -> pa.BinaryArray:
-    """The elements of `array` at the rows that are set, empty bytes elsewhere; no byte is copied."""
+    """Place the elements of `array`, in order, at the rows that are set, and empty bytes elsewhere; copy no byte."""
     offsets = offsets_of(array)
     counts = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(rows, out=counts[1:])
@@ -92,14 +95,14 @@ def expand(array: pa.BinaryArray, rows: Bools) -> pa.BinaryArray:
 
 
 def spread(array: pa.Array, rows: Bools) -> pa.Array:
-    """The elements of `array` at the rows that are set, null elsewhere."""
+    """Place the elements of `array`, in order, at the rows that are set, and null elsewhere."""
     if not len(array):
         return pa.nulls(len(rows), array.type)
     return array.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
 
 
 def as_binary(array: pa.Array) -> pa.BinaryArray:
-    """Any array of bytes or strings as one of 32-bit binary; a fixed-size one and a string lose nothing."""
+    """Return any array of bytes or strings as 32-bit binary; fixed-size and string values are preserved."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if array.type == pa.binary():

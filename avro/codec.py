@@ -1,8 +1,8 @@
-"""Packed rows, decoded where somebody asks for a field, and packed rows made of fields and columns.
+"""Codec between packed rows and Arrow columns.
 
-A row is the Avro encoding of its record and nothing else: a payload. `read` finds the place of every field in every
-row in one walk; from there single columns are decoded into Arrow arrays, and new rows are put together from the bytes
-of fields as they stand.
+A packed row, or payload, is the Avro encoding of its record and nothing else. `read` finds the position of every field
+in every row in one walk. Single columns are then decoded into Arrow arrays on request, and new rows are assembled from
+the unchanged bytes of fields.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ["Decoded", "concat_rows", "encode", "null_row", "read"]
 
 
 def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
-    """Find every field of every row. Never raises on bad data: such rows are in `Decoded.bad`, with a reason each."""
+    """Find every field of every row. Never raises on bad data: `Decoded.bad` has such rows, each with a reason."""
     return Decoded(record, PaddedBytes(payloads))
 
 
 _Flaw = tuple[int, Fault, Type | None]
-"""A field of a row, what is wrong with its value, and the type that it was to be converted to."""
+"""The index of a field, the fault of its value, and the type that the value was to be converted to."""
 
 
 def table(record: Record, payloads: pa.BinaryArray) -> pa.Table:
-    """The rows as a table with a column for each field."""
+    """Decode the rows into a table with a column for each field."""
     decoded = read(record, payloads)
     return pa.table([decoded.column(each) for each in record.names], schema=record.arrow)
 
@@ -50,9 +50,9 @@ def table(record: Record, payloads: pa.BinaryArray) -> pa.Table:
 def encode(
     record: Record, columns: Mapping[str, pa.Array] | pa.RecordBatch | pa.Table, rows: int | None = None
 ) -> pa.BinaryArray:
-    """Rows of a record from its columns, found by name; other columns are left aside.
+    """Encode columns, found by name, as rows of a record; columns that the record does not have are ignored.
 
-    `rows` need be given only for a record without columns. Raises EncodeError for a value that does not fit.
+    `rows` is needed only for a record without columns. Raises EncodeError for a value that does not fit.
     """
     if rows is None:
         rows = len(columns[record.fields[0].name]) if record.fields else getattr(columns, "num_rows", 0)
@@ -63,7 +63,7 @@ def encode(
 
 
 def null_row(record: Record) -> bytes:
-    """The row whose columns are all NULL. Raises EncodeError for a column that cannot be."""
+    """Return the row whose columns are all NULL. Raises EncodeError if a column is NOT NULL."""
     parts = [null_value(field.type) for field in record.fields]
     for field, part in zip(record.fields, parts, strict=True):
         if part is None:
@@ -72,7 +72,7 @@ def null_row(record: Record) -> bytes:
 
 
 def concat_rows(left: pa.BinaryArray, right: pa.BinaryArray) -> pa.BinaryArray:
-    """Each row of `left` with the row of `right` at its place behind it: rows of `Record.concat`."""
+    """Concatenate each row of `left` with the row of `right` at the same index: rows of `Record.concat`."""
     return pc.binary_join_element_wise(left, right, b"")
 
 
@@ -84,11 +84,11 @@ class _Written(NamedTuple):
 
 
 class Decoded:
-    """The fields of some rows of one record.
+    """The fields of a number of rows of one record.
 
-    `bad` holds the rows that cannot be read. After `read` these are the rows whose structure is broken; a column that
-    is asked for can add rows whose value in it is not valid (see `decode`). Rows that came in through
-    `resolve.resolve` are valid throughout, so that `bad` stays empty.
+    `bad` marks the rows that cannot be read. After `read`, these are the rows whose structure is broken. Decoding a
+    column can add the rows in which its value is invalid (see `decode`). Rows that have passed `resolve.resolve` are
+    valid throughout, so `bad` stays empty for them.
     """
 
     def __init__(self, record: Record, source: PaddedBytes) -> None:
@@ -115,16 +115,16 @@ class Decoded:
 
     @property
     def bad(self) -> Bools:
-        """The rows that cannot be read, as far as is known by now."""
+        """The rows that are known so far to be unreadable."""
         bad: Bools = self._fault != 0
         return bad
 
     def fault(self, row: int) -> Fault:
-        """What is wrong with a row."""
+        """Return the fault of a row."""
         return Fault(int(self._fault[row]))
 
     def reason(self, row: int) -> str:
-        """What is wrong with a bad row, for people: each of its fields that is wrong."""
+        """Describe what is wrong with a bad row, for messages: every invalid field is listed."""
         fault = self.fault(row)
         if row in self._flaws:
             return "; ".join(dict.fromkeys(self._told(row, *flaw) for flaw in self._flaws[row]))
@@ -143,7 +143,7 @@ class Decoded:
         return f"{told}{what}: {misfit(own.type, target or own.type)}"
 
     def column(self, name: str) -> pa.Array:
-        """A column as an Arrow array of its type, null in bad rows. Raises SchemaError for an unknown name."""
+        """Decode a column into an Arrow array of its type, null in bad rows. Raises SchemaError for an unknown name."""
         if name not in self._columns:
             i = self.record.index(name)
             rows = self._good
@@ -159,7 +159,7 @@ class Decoded:
         return self._columns[name]
 
     def packed(self, name: str) -> pa.BinaryArray:
-        """The bytes of a field in every row, without the branch of NULL; null where it is NULL and in bad rows."""
+        """Return the bytes of a field in every row, without its null branch; null where it is NULL and in bad rows."""
         i = self.record.index(name)
         starts, there = self._starts[i], ~self.bad
         own = self.record.fields[i].type
@@ -171,17 +171,18 @@ class Decoded:
         return spread(spans(data, starts[rows] - FRONT, self._starts[i + 1][rows] - FRONT), there)
 
     def fail(self, name: str, rows: Bools, fault: Fault, target: Type | None = None) -> None:
-        """Mark rows as bad for the sake of a column, which was to be of type `target`."""
+        """Mark rows as bad because of a column that was to be of type `target`."""
         if rows.any():
             at = np.flatnonzero(rows)
             self._mark(at, np.full(len(at), fault, np.uint8), self.record.index(name), target)
 
     def assemble(self, target: Record, sources: Sequence[str | pa.Array | bytes]) -> pa.BinaryArray:
-        """Rows of `target`, one for each of these; empty bytes for bad rows.
+        """Build one row of `target` from each row; bad rows get empty bytes.
 
-        Each field of `target` comes from the field of this record with the name in `sources`, as packed as it is where
-        the types allow it; or from an Arrow array; or it is the same packed value in every row. A value that does not
-        fit the target's type makes its row bad if it comes from a field, and raises EncodeError if from an array.
+        `sources` has one element for each field of `target`: the name of a field of this record, an Arrow array, or one
+        packed value for all rows. The bytes of a named field are copied if the types allow it. If the value of a named
+        field does not fit the target's type, its row becomes bad. If a value of an array does not fit, EncodeError is
+        raised.
         """
         layout: list[Span | bytes | _Written] = []
         for field, source in zip(target.fields, sources, strict=True):
@@ -220,7 +221,7 @@ class Decoded:
         return built if rows is None else expand(built, keep)
 
     def is_canonical(self, name: str) -> bool:
-        """Whether each good row packs this column just as `encode` does, which packs as short as can be."""
+        """Return whether each good row packs this column exactly as `encode` does, in the shortest form."""
         i = self.record.index(name)
         column = self.column(name)
         keep = ~self.bad
@@ -232,7 +233,7 @@ class Decoded:
         return bool(len(data_of(builder.finish())) == length)
 
     def _packed(self, name: str, target: Type) -> list[Span | bytes]:
-        """The pieces that make a field a value of `target`: its span, or a new branch and the rest of the span."""
+        """Return the pieces that make a field a value of `target`: its span, with a null branch added or removed."""
         i = self.record.index(name)
         own = self.record.fields[i].type
         starts, ends = self._starts[i], self._starts[i + 1]
@@ -256,14 +257,14 @@ class Decoded:
                     self._fault[row], self._field[row] = what, field
 
     def _flawed(self, name: str) -> Bools:
-        """The rows in which a column is known to be wrong."""
+        """Return the rows in which a column is known to be wrong."""
         field = self.record.index(name)
         rows = [row for row, flaws in self._flaws.items() if any(each == field for each, *_ in flaws)]
         return self._mask(np.array(rows, np.int64))
 
 
 def same_span(source: Type, target: Type) -> bool:
-    """Whether a packed value of `source` is one of `target`, but for the branch of NULL if only one has it."""
+    """Return whether packed values of the types are the same, apart from a null branch that only one of them has."""
     if source.optional == target.optional:
         return source.same_value(target)
     return source.required.same_value(target.required)

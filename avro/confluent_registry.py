@@ -1,11 +1,10 @@
-"""Schemas in a registry with Confluent's HTTP interface.
+"""Client of a schema registry with Confluent's HTTP interface.
 
-In a module of its own, because its client and what that brings along take a quarter of a second and 20 MB to load, in
-every process that a job has. What was learned is kept for the life of the process and shared by all registries with the
-same settings.
+This is a separate module because the client and its dependencies take 0.25 s and 20 MB to load, in every process of a
+job. Fetched schemas are kept for the life of the process, and shared by all registries with the same settings.
 
-Only the registry's own word, an error code of its API, says that a schema or subject is unknown. Whatever else comes
-instead of a schema is an outage: HTTP 429 and 5xx, a redirect, a proxy's page, an answer that does not come in time.
+A schema or subject is unknown only if the registry says so, by an error code of its API. Any other failure is an
+outage: HTTP 429 and 5xx, a redirect, a proxy's page, an answer that does not come in time.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from rowkind.avro.errors import (
 from rowkind.avro.registry import TIMEOUT, check_names, client_settings, listeners, unknown
 from rowkind.avro.schema import Record
 
-try:  # The client raises the errors of whichever of the two it finds, in this order.
+try:  # The client raises the errors of the first of these two packages that it finds.
     import httpx2 as httpx
 except ImportError:
     import httpx  # type: ignore[no-redef,import-not-found,unused-ignore]
@@ -44,10 +43,10 @@ except ImportError:
 Answer = TypeVar("Answer")
 
 _NO_SCHEMA = {40400, 40403}
-"""The registry's error codes for an id that it does not know; the first is that of the client's own mock."""
+"""The registry's error codes for an unknown id; 40400 is the code of the client's own mock."""
 
 _NO_GUIDS = 404
-"""A registry of before there were GUIDs has no such path, and says so with this error code."""
+"""The error code of a registry from before GUIDs existed, which does not have that path."""
 
 _NO_SUBJECT = {40400, 40401, 40402, 40403}
 _INVALID = 422
@@ -58,7 +57,7 @@ class ConfluentRegistry:
     """A registry with Confluent's HTTP interface; `config` is that of its Python client, with names as in librdkafka.
 
     For example `{"url": "https://…", "basic.auth.user.info": "user:password", "ssl.ca.location": "ca.pem"}`. Its
-    `timeout` is how many seconds one call may take in all, with all retries and however slowly the answer comes.
+    `timeout` limits one call, in seconds, including all retries and however slowly the answer arrives.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -69,7 +68,7 @@ class ConfluentRegistry:
         return type(self), (self._config,)
 
     def schema_by_id(self, schema_id: int | uuid.UUID) -> Record:
-        """The schema with this id or GUID. Raises UnknownSchemaError."""
+        """Return the schema with this id or GUID. Raises UnknownSchemaError."""
         known = self._session.schemas.get(schema_id)
         if known is None:
             known = self._session.schemas[schema_id] = self._fetched(schema_id)
@@ -78,7 +77,7 @@ class ConfluentRegistry:
         return known
 
     def latest(self, subject: str) -> Record:
-        """The newest schema of a subject. Raises UnknownSubjectError."""
+        """Return the newest schema of a subject. Raises UnknownSubjectError."""
         self._session.client.clear_latest_caches()  # type: ignore[no-untyped-call]
         found = self._ask(lambda client: client.get_latest_version(subject), lambda error: self._no(error, subject))
         if found is None:
@@ -86,7 +85,7 @@ class ConfluentRegistry:
         return self._parse(found.schema, f"subject {subject!r}")
 
     def register(self, subject: str, record: Record) -> int:
-        """The id of the schema under the subject, which it is added to if it is new there."""
+        """Register the schema under the subject if it is new there, and return its id."""
         check_names(subject, record)
         schema = Schema(record.to_json(), "AVRO")
 
@@ -104,11 +103,11 @@ class ConfluentRegistry:
 
     @property
     def address(self) -> str:
-        """The address of the registry, for messages, without a login that it may have."""
+        """The address of the registry, for messages, without any credentials in it."""
         return re.sub(r"//[^/@]*@", "//", str(self._config.get("url")))
 
     def _fetched(self, schema_id: int | uuid.UUID) -> Record | SchemaError:
-        """The schema of this id as the registry has it, or what is wrong with it, which will not change either."""
+        """Return the schema of this id as the registry has it, or the error in its text; neither will ever change."""
 
         def missing(error: SchemaRegistryError) -> RegistryError | None:
             by_guid = isinstance(schema_id, uuid.UUID) and error.error_code == _NO_GUIDS
@@ -138,7 +137,7 @@ class ConfluentRegistry:
         return Record.parse(schema.schema_str, references=self._references(schema))
 
     def _references(self, schema: Any) -> list[str]:
-        """The schemas that this one refers to, each after those that it refers to itself."""
+        """Return the schemas that `schema` refers to, directly or not; each comes after the schemas that it needs."""
         found: list[str] = []
         for reference in schema.references or ():
             name, version = reference.subject, reference.version
@@ -158,9 +157,10 @@ class ConfluentRegistry:
         call: Callable[[SchemaRegistryClient], Answer],
         meant: Callable[[SchemaRegistryError], RegistryError | None],
     ) -> Answer:
-        """The answer to a call, its errors as ours; `meant` knows those that are the registry's word on what was asked.
+        """Return the answer to a call, and translate its errors.
 
-        All others are outages.
+        `meant` recognizes the errors by which the registry answers the request, such as an unknown subject. All other
+        errors are outages.
         """
         try:
             found = self._session.within(call, self._unanswered)
@@ -184,7 +184,7 @@ class ConfluentRegistry:
             raise self._failing(f"no answer came within {self._session.seconds:g} s") from error
         except ValueError as error:
             raise self._failing(f"its answer is not JSON ({_line(error)})") from error
-        except Exception as error:  # whatever the client makes of an answer that no registry gives
+        except Exception as error:  # the client may raise anything if the answer is not a registry's
             raise self._failing(f"{type(error).__name__}: {_line(error)}") from error
         self._answered()
         return found
@@ -200,7 +200,7 @@ class ConfluentRegistry:
             listener(self.address, None, "")
 
     def _failing(self, why: str) -> RegistryUnreachableError:
-        # The client keeps an answer even if it holds nothing that was asked for.
+        # The client caches an answer even if it lacks the requested content.
         self._session.client.clear_caches()  # type: ignore[no-untyped-call]
         self._unanswered(why)
         return RegistryUnreachableError(
@@ -211,7 +211,7 @@ class ConfluentRegistry:
 
 
 def _http(error: SchemaRegistryError) -> str:
-    """What a registry's answer says that is an error of HTTP."""
+    """Describe an HTTP error in a registry's answer."""
     status = error.http_status_code
     if 300 <= status < 400:
         return f"it redirects elsewhere (HTTP {status}), which is not followed: registry.url must be the address itself"
@@ -219,13 +219,13 @@ def _http(error: SchemaRegistryError) -> str:
 
 
 def _line(said: object) -> str:
-    """What an error says, in a line of bounded length."""
+    """Return the text of an error as one line of bounded length."""
     text = " ".join(str(said).split())
     return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}…"
 
 
 class _Session:
-    """A client, and the schemas that it has fetched, or what is wrong with them."""
+    """A client, and the schemas that it has fetched, or the errors in them."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         try:
@@ -236,15 +236,15 @@ class _Session:
         self.seconds: float = self._settings[TIMEOUT]
         self.schemas: dict[int | uuid.UUID, Record | SchemaError] = {}
         self.since = math.inf
-        """Since when nothing was answered that was asked, by the monotonic clock."""
+        """The monotonic time since which no request has been answered; infinity if the last one was answered."""
 
     def within(self, call: Callable[[SchemaRegistryClient], Answer], waits: Callable[[str], None]) -> Answer:
-        """The answer to a call, which may take so many seconds in all; `waits` is told each second.
+        """Return the answer to a call, which may take `seconds` in all; `waits` is called every second meanwhile.
 
         Raises TimeoutError.
 
-        The client's own timeout is of each wait for a byte, and none is of the name's resolution or of its retries. So
-        the call is in a thread, which ends with its connection when the client is closed.
+        The client's own timeout applies to each wait for a byte, and covers neither name resolution nor retries. The
+        call therefore runs in a thread, which ends with its connection when the client is closed.
         """
         answer: Future[Answer] = Future()
         client = self.client
@@ -252,7 +252,7 @@ class _Session:
         def run() -> None:
             try:
                 answer.set_result(call(client))
-            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked
+            except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
                 answer.set_exception(error)
 
         begun = time.monotonic()
@@ -265,7 +265,7 @@ class _Session:
                 waits("it has not answered")
         if not answer.done():
             self.client = SchemaRegistryClient.new_client(self._settings)
-            with suppress(Exception):  # it is gone either way
+            with suppress(Exception):  # the client is discarded even if closing it fails
                 client.close()
             raise TimeoutError
         return answer.result()

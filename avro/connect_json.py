@@ -1,8 +1,8 @@
-"""Rows as JSON with Kafka Connect's schema beside them, as Connect's JsonConverter reads it with `schemas.enable`.
+"""Rows as JSON with Kafka Connect's schema, as Connect's JsonConverter reads them with `schemas.enable`.
 
-Decimals are their digits as a whole number in base64, times are milliseconds (`avro.connect_schema`). NaN and the
-infinities are written as Python's json does: Connect has no form for them, and its converter refuses such a record
-rather than read it as 0.
+Decimals are written as their unscaled whole number in base64, times as milliseconds (`avro.connect_schema`). NaN and
+the infinities are written as Python's json module writes them. Connect has no form for them, and its converter refuses
+such a record instead of reading it as 0.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rowkind.avro.text_values import unit_of
 from rowkind.avro.to_json import json_values, nested_values
 
 _EXACT = Context(prec=100)
-"""More digits than a decimal has."""
+"""More digits than any decimal has."""
 
 
 def rows_with_schema(record: Record, payloads: pa.BinaryArray) -> list[bytes]:
-    """Packed rows, none of them null, as JSON objects with `schema` and `payload`."""
+    """Return packed rows, none of them null, as JSON objects with `schema` and `payload`."""
     decoded = codec.read(record, payloads)
     columns = [_values(field.type, decoded.column(field.name)) for field in record.fields]
     head = b'{"schema":' + _text(struct_schema(record)) + b',"payload":'
@@ -38,7 +38,7 @@ def _text(value: Any) -> bytes:
 
 
 def _values(type_: Type, column: pa.Array) -> list[Any]:
-    """The values of a column as a payload has them."""
+    """Return the values of a column in the form that a payload has."""
     if type_.kind in ("array", "map", "record"):
         return nested_values(type_, column, _values)
     if type_.logical == "decimal":
@@ -59,6 +59,6 @@ def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:
 
 
 def _digits(number: int) -> str:
-    """A whole number in as few bytes of two's complement as hold it, as Java's BigInteger has it."""
+    """Return a whole number in the shortest two's complement, as Java's BigInteger writes it, in base64."""
     length = (number if number >= 0 else ~number).bit_length() // 8 + 1
     return base64.b64encode(number.to_bytes(length, "big", signed=True)).decode()

@@ -8,7 +8,7 @@ other bytes                    bytes
 arrays, maps, structs          array, map, struct
 UUID, enums                    string
 
-Connect's times have milliseconds, and smaller parts of a second are cut off. In a key, two values could become one.
+Connect's times have milliseconds; smaller fractions of a second are cut off. In a key, two values could become equal.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ ConnectSchema = dict[str, Any]
 
 
 def struct_schema(record: Record) -> ConnectSchema:
-    """Connect's schema of the rows of a record."""
+    """Return Connect's schema of the rows of a record."""
     fields = [{"field": field.name, **_schema(field.type)} for field in record.fields]
     return {"type": "struct", "optional": False, "fields": fields}
 
 
 def without_form(type_: Type) -> Type | None:
-    """The first part of a type that Connect has no form for, None if there is none."""
+    """Return the first part of a type that Connect has no form for, or None."""
     return next((each for each in type_.walk() if each.opaque or each.kind == "null"), None)
 
 
 def loses_time(type_: Type) -> bool:
-    """Whether times of the type have smaller parts than Connect's milliseconds."""
+    """Return whether the type is a time that is finer than Connect's milliseconds."""
     return is_time(type_) and not str(type_.logical).endswith("millis")
 
 
@@ -79,5 +79,5 @@ def _named(kind: str, name: str) -> ConnectSchema:
 
 
 def is_time(type_: Type) -> bool:
-    """Whether values of the type are times of day or timestamps."""
+    """Return whether values of the type are times of day or timestamps."""
     return type_.logical is not None and ("timestamp" in type_.logical or type_.logical.startswith("time-"))

@@ -1,7 +1,7 @@
-"""JSON with Connect's schema beside it, as its JsonConverter writes both: `{"schema": …, "payload": …}`.
+"""JSON values with Kafka Connect's schema, as its JsonConverter writes both: `{"schema": …, "payload": …}`.
 
-The schema is read as the Avro schema that Connect's AvroConverter would have registered for it, and a payload becomes
-the bytes that it would have written. So both are read by the same rules (`avro.resolve`).
+The schema is converted to the Avro schema that Connect's AvroConverter would have registered for it, and each payload
+to the bytes that the AvroConverter would have written. The same rules then apply to both (`avro.resolve`).
 """
 
 from __future__ import annotations
@@ -39,19 +39,22 @@ _EXACT = Context(prec=1_000)
 
 
 def is_wrapped(found: Any) -> bool:
-    """Whether a JSON value is a payload with its schema beside it."""
+    """Return whether a JSON value consists of a schema and a payload."""
     return isinstance(found, dict) and found.keys() == {"schema", "payload"}
 
 
 def is_complete(schema: Any) -> bool:
-    """Whether a schema says of which types a payload is: some writers leave it empty."""
+    """Return whether a schema states the types of a payload; some writers leave it empty."""
     if not isinstance(schema, dict):
         return False
     return isinstance(schema.get("fields"), list) if schema.get("type") == "struct" else "type" in schema
 
 
 def record_of(schema: Any, column: str = "value") -> Record:
-    """The record that a schema describes; of one that is no struct the bare record of `column`. Raises SchemaError."""
+    """Return the record that a schema describes; a schema that is not a struct becomes a bare record of `column`.
+
+    Raises SchemaError.
+    """
     type_ = _type(schema, "", 0)
     if type_.kind == "record":
         return Record(type_.name, type_.fields)
@@ -59,7 +62,7 @@ def record_of(schema: Any, column: str = "value") -> Record:
 
 
 def payloads(writer: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:
-    """Payloads as rows of the writer's record; of those that do not keep to their schema, what is wrong."""
+    """Return payloads as rows of the writer's record, and the problem of each payload that violates its schema."""
     raw = Record(writer.name, tuple(replace(field, type=_base(field.type)) for field in writer.fields))
     if any(_is_odd(inner) for field in writer.fields for inner in field.type.walk()):
         rows = [{field.name: _prepared(field.type, row.get(field.name)) for field in writer.fields} for row in rows]
@@ -72,7 +75,7 @@ def _type(schema: Any, path: str, depth: int) -> Type:
     kind = schema.get("type") if isinstance(schema, dict) else None
     named = schema.get("name") if isinstance(schema, dict) else None
     says = named if isinstance(named, str) else ""
-    # What is missing or NULL is judged by the table's columns, so that every value may be null.
+    # Every value may be null here: the table's columns decide whether a missing or NULL value is allowed.
     match kind:
         case "struct":
             return Type("record", nullable=True, name=says or "Struct", fields=_fields(schema, path, depth))
@@ -125,7 +128,7 @@ def _decimal(parameters: Mapping[str, Any], path: str) -> Type:
 
 
 def _base(type_: Type) -> Type:
-    """The type whose JSON values are those of Connect: numbers for times, bytes for decimals."""
+    """Return the type whose JSON values are those of Connect: numbers for times, bytes for decimals."""
     return replace(
         type_,
         logical=None,
@@ -142,7 +145,7 @@ def _is_odd(type_: Type) -> bool:
 
 
 def _prepared(type_: Type, value: Any) -> Any:
-    """A value with the decimals that are numbers (`decimal.format: NUMERIC`) as bytes."""
+    """Return a value in which decimals written as numbers (`decimal.format: NUMERIC`) are replaced by bytes."""
     match type_.kind, value:
         case "array", list():
             return [_prepared(type_.element, each) for each in value]
@@ -157,7 +160,7 @@ def _prepared(type_: Type, value: Any) -> Any:
         return value
     unscaled = number.scaleb(type_.scale, context=_EXACT)
     whole = int(unscaled)
-    # A number with more digits than its schema says is no value of it, which `pack` then says.
+    # A number with more digits than its schema allows is invalid; `pack` reports it.
     return value if whole != unscaled else base64.b64encode(_two_s_complement(whole)).decode()
 
 

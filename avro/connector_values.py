@@ -1,9 +1,9 @@
-"""Values as other systems send them in text and numbers, beyond the ways in which `spelled` takes them from people.
+"""Text and numbers in the forms in which other systems send values, beyond those that `spelled` accepts from people.
 
-TIMESTAMP_NTZ, DATE     text that ends in Z, as Debezium has times without a zone: isostring, "2026-02-02Z"
-DATE, TIME, TIMESTAMP   numbers in the unit that the table says of the column
-TIMESTAMP               numbers without a unit are milliseconds, of times since 1973 or before 1966: numbers in other
-                        units, such as seconds, days and microseconds, are seldom among these
+TIMESTAMP_NTZ, DATE     text that ends in Z, as Debezium writes times without a zone: isostring, "2026-02-02Z"
+DATE, TIME, TIMESTAMP   numbers in the unit that the table declares for the column
+TIMESTAMP               numbers without a unit are milliseconds, and must be 0 or times since 1973 or before 1966:
+                        numbers in other units, such as seconds, days and microseconds, are seldom in this range
 DECIMAL                 Debezium's decimals of variable scale, in JSON too
 """
 
@@ -24,11 +24,11 @@ from rowkind.avro.type import Type
 
 _UTC = re.compile(r"(Z|[+-]00:?00)$")
 _LEAST_MILLIS, _MOST_MILLIS = 10**11, 10**13
-"""Milliseconds of the years 1973 to 2286. Of today, seconds and days are less, microseconds and nanoseconds more."""
+"""The years 1973 to 2286 in milliseconds. Seconds and days of today are less, microseconds and nanoseconds more."""
 
 
 def sent(type_: Type, value: Any, unit: TimeUnit | None = None) -> Any:
-    """A value of one of the types that `spelled` knows, for Arrow. Raises ValueProblem."""
+    """Convert a value of one of the types that `spelled` supports for Arrow. Raises ValueProblem."""
     number = isinstance(value, int) and not isinstance(value, bool)
     match type_.logical:
         case "decimal" if isinstance(value, dict) and value.keys() == {"scale", "value"}:
@@ -59,7 +59,7 @@ def _local(type_: Type, value: str) -> Any:
 
 
 def _counted(type_: Type, value: int, unit: TimeUnit | None) -> Any:
-    """A number of units, in that of the type."""
+    """Convert a number of units to a value of the type, in the type's unit."""
     if type_.logical == "date" and unit is not None:
         return _bounded(type_, value, value)
     if type_.logical == "date" or (unit is None and not _is_timestamp(type_)):
@@ -106,7 +106,10 @@ def _variable(value: dict[str, Any]) -> Decimal:
 
 
 def big_decimal(value: bytes) -> Decimal:
-    """A decimal of Avro's that brings its scale with it: its digits with their length, and the scale."""
+    """Decode Avro's decimal with its own scale: its digits, preceded by their length in bytes, and the scale.
+
+    Raises ValueProblem.
+    """
     length, at = _varint(value, 0)
     if not 0 <= length <= len(value) - at:
         raise ValueProblem("the decimal ends too early")

@@ -1,12 +1,12 @@
-"""Columns of one Avro type as columns of another: Avro's schema resolution, on Arrow arrays.
+"""Convert columns of one Avro type to another: Avro's schema resolution, on Arrow arrays.
 
-Beyond the letter of the specification, which knows only base types, units and digits are respected: dates, times and
-timestamps of different units are rescaled, decimals widened, `fixed` and `enum` may be read as BINARY and STRING. Names
-of records, enums and fixed types need not agree, except inside general unions. A local timestamp is an instant's in
-UTC. A number that does not say its unit is neither a date nor a time. Text where a decimal, a date or a time is wanted
-is what it spells, and Debezium's decimals of variable scale are decimals.
+The specification compares only base types. This module also respects units and digits: dates, times and timestamps of
+different units are rescaled, decimals are widened, and `fixed` and `enum` may be read as BINARY and STRING. Names of
+records, enums and fixed types need not match, except inside general unions. A local timestamp corresponds to the
+instant with the same time in UTC. A number without a unit is neither a date nor a time. Text is parsed where a decimal,
+a date or a time is wanted. Debezium's decimals of variable scale are read as decimals.
 
-`check` decides on types, once; `convert` on values, and says in which rows they do not fit.
+`check` decides by types, once; `convert` converts values and reports the rows whose values do not fit.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check(source: Type, target: Type, path: str) -> None:
         case "record", "record":
             matched = match_fields(source.fields, target.fields, path)
             if matched and all(origin is None for _, origin in matched):
-                raise ResolutionError(path, refusal(path, source, target))  # It would be NULLs.
+                raise ResolutionError(path, refusal(path, source, target))  # Every field would be a default.
             for field, origin in matched:
                 if origin is not None:
                     check(origin.type, field.type, f"{path}.{field.name}")
@@ -75,7 +75,7 @@ def check(source: Type, target: Type, path: str) -> None:
 
 
 def _check_branches(source: Type, target: Type, path: str) -> None:
-    """Raise ResolutionError where no branch of a union can be read, or a number of one would be taken for a time."""
+    """Raise ResolutionError if no branch of a union can be read, or if an integer would be mistaken for a time."""
     readable_: dict[Type, bool] = {}
     for branch in source.branches:
         try:
@@ -94,7 +94,7 @@ def _odd(type_: Type) -> bool:
 
 
 def _by_value(source: Type, target: Type) -> Callable[[Any], Any] | None:
-    """How a value is read by what it spells or holds, one by one; None where all are read by their type."""
+    """Return a converter of single values, if their content matters; None if the type alone decides."""
     if source.kind == "string":
         return (lambda value: sent(target, value)) if is_spelled(target) else None
     if source.kind == "fixed" and source.logical == "uuid" and target.kind == "string":
@@ -142,9 +142,9 @@ def _scalar(source: Type, target: Type) -> bool:
 def match_fields(
     source: tuple[Field, ...], target: tuple[Field, ...], path: str = ""
 ) -> list[tuple[Field, Field | None]]:
-    """For each wanted field the one that it is read from, by name or by alias, or None where its default stands in.
+    """Return for each target field the source field, found by name or by alias, or None if its default is used.
 
-    Raises ResolutionError for one that is not there and has no default.
+    Raises ResolutionError for a field that the source does not have and that has no default.
     """
     by_name = {field.name: field for field in source}
     matched: list[tuple[Field, Field | None]] = []
@@ -162,7 +162,7 @@ def match_fields(
 
 
 def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
-    """A column of `source.arrow` as one of `target.arrow`, and the rows whose value does not fit, which are null.
+    """Convert a column of `source.arrow` to `target.arrow`, and mark the rows whose value does not fit, which are null.
 
     The types must have passed `check`.
     """
@@ -195,7 +195,7 @@ def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Boo
 
 
 def _cast(column: pa.Array, source: Type, target: Type) -> pa.Array:
-    """Numbers, bytes and decimals; `check` has made sure that every value fits."""
+    """Cast numbers, bytes and decimals; `check` has made sure that every value fits."""
     if column.type == target.arrow:
         return column
     if pa.types.is_fixed_size_binary(column.type):
@@ -206,12 +206,12 @@ def _cast(column: pa.Array, source: Type, target: Type) -> pa.Array:
 
 
 def _numbers(column: pa.Array) -> pa.Array:
-    """The numbers behind dates, times and timestamps, and numbers as they are."""
+    """Return the numbers that encode dates, times and timestamps; other numbers are unchanged."""
     return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
 def _rescaled(column: pa.Array, target: Type, counted: Ticks, wanted: Ticks) -> tuple[pa.Array, Bools]:
-    """Dates, times and timestamps in the unit of the target; digits that it does not have are cut off."""
+    """Convert dates, times and timestamps to the unit of the target; digits that it does not have are cut off."""
     numbers, there = _numbers(column), validity(column)
     values: Ints = numbers.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
     bits = 31 if target.kind == "int" else 63
@@ -295,7 +295,7 @@ def _items(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bool
 
 
 def constant(field: Field, rows: int) -> pa.Array:
-    """A column with the field's default in every row."""
+    """Return a column with the field's default in every row."""
     packed = default_bytes(field)
     assert packed is not None, "a field without a default has an origin"
     values, _ = _unpack(field.type, pa.array([packed], pa.binary()))
@@ -313,7 +313,7 @@ def _unpack(type_: Type, packed: pa.BinaryArray) -> tuple[pa.Array, Bools]:
 
 
 def _transcode(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
-    """General unions and records that contain themselves: value by value through fastavro, off the fast path."""
+    """Convert general unions and recursive records value by value through fastavro, off the fast path."""
     rows = RowBuilder(len(column))
     write(source, column, rows, "value")
     writer, reader = fastavro.parse_schema(source.avro), fastavro.parse_schema(target.avro)

@@ -1,8 +1,8 @@
-"""Where one stands in packed rows, in all rows at once, and what can be wrong there.
+"""Cursors: a position in every packed row at once, and the faults that can be found there.
 
-Nothing here raises on bad data or reads outside of the buffer: a row that ends too early, or holds what its schema
-does not allow, gets a fault and stays at its end. The varint code reads eight bytes at once and closes the gaps of the
-7-bit groups by three shifts (the usual SWAR form of a parallel bit extract).
+Nothing here raises on bad data or reads outside the buffer. A row that ends too early, or has bytes that its schema
+does not allow, gets a fault, and its position stays at its end. The varint code reads eight bytes at once and closes
+the gaps between the 7-bit groups by three shifts (the usual SWAR form of a parallel bit extract).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GAPS = (
 
 
 class Fault(IntEnum):
-    """Why a row cannot be read."""
+    """The reason why a row cannot be read."""
 
     NONE = 0
     MISSING = 1
@@ -76,7 +76,7 @@ _TEXTS = {
 
 
 class PaddedBytes:
-    """The bytes of a column of rows, copied once with room around them, so that whole words can be read anywhere.
+    """The bytes of a column of rows, copied once with padding around them, so that whole words can be read anywhere.
 
     Positions count from the beginning of the padded copy.
     """
@@ -99,10 +99,10 @@ class PaddedBytes:
 
 
 class Cursor:
-    """A position in each of some rows of a source, each with its end and its fault.
+    """A position in each of a number of rows of a source, with the row's end and fault.
 
-    A fault is a broken structure: the row stays at its end. A flaw, found while decoding, is a value that is not valid
-    in a row that can be read on.
+    A fault is a broken structure: the row stays at its end. A flaw is an invalid value, found while decoding; the rest
+    of the row can still be read.
     """
 
     __slots__ = ("end", "fault", "faulty", "flaw", "position", "source")
@@ -119,7 +119,7 @@ class Cursor:
         return len(self.position)
 
     def fail(self, rows: Bools, fault: Fault) -> None:
-        """Give these rows a fault, unless they have one, and send them to their end."""
+        """Give these rows a fault, unless they have one, and move them to their end."""
         if rows.any():
             self.fault[rows & (self.fault == 0)] = fault
             self.position = np.where(rows, self.end, self.position)
@@ -132,11 +132,11 @@ class Cursor:
         self.flaw[rows & (self.flaw == 0)] = flaw
 
     def select(self, rows: Ints) -> Cursor:
-        """A cursor of its own over these rows."""
+        """Return a separate cursor over these rows."""
         return Cursor(self.source, self.position[rows], self.end[rows], self.fault[rows])
 
     def merge(self, rows: Ints, part: Cursor) -> None:
-        """Take over where a selected cursor has got to."""
+        """Copy back the positions, faults and flaws of a cursor that `select` returned."""
         self.position[rows] = part.position
         if part.faulty:
             self.fault[rows] = part.fault
@@ -147,18 +147,18 @@ class Cursor:
             self.flaw[rows] = np.where(self.flaw[rows] == 0, part.flaw, self.flaw[rows])
 
     def good(self) -> Ints:
-        """The rows without a fault."""
+        """Return the rows without a fault."""
         return np.flatnonzero(self.fault == 0)
 
     def move(self, position: Ints) -> None:
-        """Go on to a position that lies a few bytes ahead; a row that ends before it is truncated."""
+        """Move to a position a few bytes ahead; a row that ends before it is truncated."""
         self.position = position
         over = position > self.end
         if over.any():
             self.fail(over, Fault.TRUNCATED)
 
     def advance(self, lengths: Ints) -> None:
-        """Skip this many bytes, which may be any numbers."""
+        """Skip this many bytes; negative and excessive lengths are faults."""
         short = lengths > self.end - self.position
         negative = lengths < 0
         if short.any() or negative.any():
@@ -179,7 +179,7 @@ class Cursor:
         if len(first) and first.max() < 128:
             self.move(self.position + 1)
             return _zigzag(first.astype(np.uint64))
-        # In place, where it can be: memory for one more column costs more than to compute it.
+        # Work in place where possible: memory for one more column costs more than computing it.
         value = self.source.words[self.position]
         stop = ~value
         stop &= _HIGH
@@ -211,7 +211,7 @@ class Cursor:
         return _zigzag(value)
 
     def branch(self, type_: Type) -> Bools:
-        """Read the branch of a nullable type: where the value is there. It is one byte, 0 or 2, and nothing else."""
+        """Read the branch of a nullable type, one byte that is 0 or 2, and return where the value is not NULL."""
         byte = self.byte()
         odd = (byte & ~np.uint8(2)) != 0
         if odd.any():
@@ -222,7 +222,7 @@ class Cursor:
         return there
 
     def index(self, bound: int, fault: Fault) -> Ints:
-        """Read a number from 0 to below `bound`; rows with another one get the fault."""
+        """Read a number from 0 to below `bound`; rows with any other number get the fault."""
         index = self.varint()
         if len(index) and (index.min() < 0 or index.max() >= bound):
             self.fail((index < 0) | (index >= bound), fault)

@@ -1,7 +1,7 @@
-"""Packed values into Arrow arrays, a whole column at a time.
+"""Decode packed values into Arrow arrays, a whole column at a time.
 
-The structure of the rows has been walked before, so what can still be wrong is a value: text that is not UTF-8, a
-decimal with too many digits, a time out of range. Such a row gets a flaw and a null.
+The structure of the rows has been checked before. Only values can still be invalid: text that is not UTF-8, a decimal
+with too many digits, a time out of range. Such a row gets a flaw, and its value becomes null.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ BOUNDED_TIMES = {
     "timestamp-millis": (-_MOST_MS, _MOST_MS),
     "local-timestamp-millis": (-_MOST_MS, _MOST_MS),
 }
-"""The least and the greatest value; timestamps in milliseconds must fit 64 bits as microseconds, as Spark has them."""
+"""The least and the greatest value. Timestamps in milliseconds must fit 64 bits as microseconds, as in Spark."""
 
 
 def decode(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
-    """One value of every row as an Arrow array of `type_.arrow`; the cursor moves behind it."""
+    """Decode one value of every row into an Arrow array of `type_.arrow`, and move the cursor past it."""
     if type_.optional:
         there = cursor.branch(type_)
         if there.all():
@@ -54,14 +54,14 @@ def decode(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
 
 
 def gather(cursor: Cursor, starts: Ints, ends: Ints) -> pa.BinaryArray:
-    """The bytes between positions of the cursor's source, one element per row."""
+    """Return the bytes between positions of the cursor's source, one element per row."""
     return spans(cursor.source.data[FRONT:], starts - FRONT, ends - FRONT)
 
 
 def text(values: pa.BinaryArray, cursor: Cursor) -> pa.StringArray:
-    """The same bytes as strings; rows that are not UTF-8 get a flaw.
+    """Return the same bytes as strings; rows that are not UTF-8 get a flaw.
 
-    Arrow checks the whole column at the speed of memory; only when it finds something are the rows tried one by one.
+    Arrow checks the whole column at the speed of memory. Rows are checked one by one only if Arrow finds an error.
     """
     try:
         return values.cast(pa.string())
@@ -133,11 +133,11 @@ _SCALARS: Mapping[TypeKind, Callable[[Type, Cursor], pa.Array]] = {
     "string": lambda _, cursor: text(_bytes(cursor), cursor),
     "enum": _symbols,
 }
-"""Decodes one value of every row, by the kind of its type."""
+"""Functions that decode one value of every row, by the kind of its type."""
 
 
 def _items(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
-    """An array or a map: the start of every item is found first, then all items are decoded as one column."""
+    """Decode arrays or maps: find the start of every item first, then decode all items as one column."""
     found = Items([np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)])
     each_item(type_, cursor, scope, 0, found)
     owner = np.concatenate(found.rows)
@@ -158,7 +158,7 @@ def _items(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
 
     children = [column(type_.element, found.values)]
     if type_.kind == "map":
-        # A key with a flaw is null, which Arrow forbids to the point of ending the process.
+        # A key with a flaw is null. Arrow forbids null keys, and a null key can crash the process.
         names = column(Type("string"), found.keys).fill_null("")
         entries = type_.arrow.field(0).type
         children = [pa.Array.from_buffers(entries, len(names), [None], children=[names, *children])]
@@ -166,7 +166,7 @@ def _items(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
 
 
 def _packed(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.BinaryArray:
-    """An opaque value as its bytes; a union is null where its branch is."""
+    """Return opaque values as their bytes; a union is null where its null branch is used."""
     starts = cursor.position
     if not type_.nullable:
         skip(type_, cursor, scope)
@@ -177,7 +177,7 @@ def _packed(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.BinaryArray:
 
 
 def _decimal(type_: Type, cursor: Cursor) -> pa.Array:
-    """Big-endian two's complement of any length, read as 64-bit words from its end."""
+    """Decode big-endian two's complement of any length, read as 64-bit words from its end."""
     lengths = np.full(len(cursor), type_.size) if type_.kind == "fixed" else cursor.varint()
     starts = cursor.position
     cursor.advance(lengths)
@@ -203,7 +203,7 @@ def _decimal(type_: Type, cursor: Cursor) -> pa.Array:
 
 
 def _word(words: Words, ends: Ints, lengths: Ints, i: int, sign: Words) -> Words:
-    """The i-th word from the end of each number, filled up with its sign."""
+    """Return the i-th word from the end of each number, sign-extended."""
     raw = words[ends - 8 * (i + 1)].byteswap()
     own = np.clip(lengths - 8 * i, 0, 8)
     shift = ((8 - np.maximum(own, 1)) * 8).astype(np.uint64)
@@ -212,12 +212,12 @@ def _word(words: Words, ends: Ints, lengths: Ints, i: int, sign: Words) -> Words
 
 
 def _beyond(words: Words, bound: int) -> Bools:
-    """Where a number of little-endian words is not between -bound and bound, both excluded."""
+    """Return where a number of little-endian words is not between -bound and bound, both excluded."""
     return ~(_less(words, bound) & ~_less(words, 1 - bound))
 
 
 def _less(words: Words, bound: int) -> Bools:
-    """Where a two's complement number of little-endian words is less than `bound`."""
+    """Return where a two's complement number of little-endian words is less than `bound`."""
     count = words.shape[1]
     limit = np.frombuffer(bound.to_bytes(8 * count, "little", signed=True), "<u8")
     less: Bools = words.view(np.int64)[:, -1] < limit.view(np.int64)[-1]

@@ -1,4 +1,4 @@
-"""The default of a field, which a schema spells in JSON, as packed bytes."""
+"""The default of a field, given as JSON in a schema, as packed bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowkind.avro.type import Field, Type, TypeKind, null_branch
 
 
 def default_bytes(field: Field) -> bytes | None:
-    """A field's default, packed under the field's type; None if it has none. Raises SchemaError for a wrong one."""
+    """Return a field's default, packed under the field's type, or None. Raises SchemaError for an invalid default."""
     if field.default is None:
         return None
     value = json.loads(field.default)
@@ -23,7 +23,7 @@ def default_bytes(field: Field) -> bytes | None:
 
 
 def nothing(type_: Type) -> bytes:
-    """NULL, packed; or what comes nearest to it where the type is NOT NULL: zero, no text, no elements."""
+    """Return NULL, packed; for a NOT NULL type, the closest value to it: zero, empty text, or no elements."""
     return _pack(type_, _zero(type_))
 
 
@@ -55,7 +55,7 @@ def _zero(type_: Type) -> Any:
 
 
 def varint(number: int) -> bytes:
-    """One zigzag-coded number."""
+    """Return one zigzag-coded number."""
     coded = (number << 1) ^ (number >> 63)
     out = bytearray()
     while coded > 127:

@@ -1,4 +1,4 @@
-"""Arrow columns into packed rows, a whole column at a time."""
+"""Encode Arrow columns as packed rows, a whole column at a time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from rowkind.avro.type import Type, null_branch
 
 
 def write(type_: Type, column: pa.Array, rows: RowBuilder, name: str) -> None:
-    """Append the values of a column of `type_.arrow` (or what Arrow casts to it) to the rows.
+    """Append the values of a column of `type_.arrow`, or of a type that Arrow casts to it, to the rows.
 
-    Raises EncodeError, naming the column, for a NULL where the type has none and for a value that does not fit.
+    Raises EncodeError, naming the column, for a NULL in a NOT NULL type and for a value that does not fit.
     """
     column = fitting(type_, column, name)
     if not type_.optional:
@@ -47,7 +47,7 @@ def write(type_: Type, column: pa.Array, rows: RowBuilder, name: str) -> None:
 
 
 def null_value(type_: Type) -> bytes | None:
-    """The bytes of NULL, or None for a type that has none."""
+    """Return the bytes of NULL, or None for a NOT NULL type."""
     if type_.optional:
         return b"\x00" if type_.null_first else b"\x02"
     if type_.kind == "null":
@@ -60,7 +60,7 @@ def null_value(type_: Type) -> bytes | None:
 
 
 def fitting(type_: Type, column: pa.Array, name: str) -> pa.Array:
-    """The column as one array of `type_.arrow`. Raises EncodeError for values that do not fit."""
+    """Return the column as one array of `type_.arrow`. Raises EncodeError for values that do not fit."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if column.type == type_.arrow:
@@ -74,7 +74,7 @@ def fitting(type_: Type, column: pa.Array, name: str) -> pa.Array:
 
 
 def _value(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, name: str) -> None:
-    """Append the values of a type without its null branch; where `mask` is not set, nothing."""
+    """Append the values of a type without its null branch; nothing is appended where `mask` is not set."""
     if type_.logical == "decimal":
         _decimal(type_, column, mask, rows, name)
     elif type_.kind not in ("union", "reference", "record", "array", "map"):
@@ -82,7 +82,7 @@ def _value(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, 
     elif mask is None:
         _nested(type_, column, rows, name)
     else:
-        # Nested values are written for the rows that have them, and then spread over all.
+        # Nested values are encoded for the rows that have them, and then spread over all rows.
         present = RowBuilder(int(mask.sum()))
         _nested(type_, column.filter(pa.array(mask)), present, name)
         rows.bytes(expand(present.finish(), mask))
@@ -143,7 +143,7 @@ def _symbols(type_: Type, column: pa.Array, name: str) -> Ints:
 
 
 def _items(type_: Type, column: pa.Array, rows: RowBuilder, name: str) -> None:
-    """An array or a map: one block with all items, where there are any, and the end."""
+    """Append arrays or maps: one block with all items, if there are any, and the end marker."""
     offsets = offsets_of(column).astype(np.int64) if len(column) else np.zeros(1, np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     items = RowBuilder(last - first)
@@ -160,7 +160,7 @@ def _items(type_: Type, column: pa.Array, rows: RowBuilder, name: str) -> None:
 
 
 def _decimal(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, name: str) -> None:
-    """Big-endian two's complement: as short as can be in bytes, as Java writes it; filled up with the sign in fixed."""
+    """Append big-endian two's complement: the shortest form in bytes, as in Java, and sign-extended in fixed."""
     count = column.type.bit_width // 64
     words: Words = values_of(column, np.uint64).reshape(len(column), count)
     signs = words[:, -1].view(np.int64) >> 63 if len(words) else _none()
@@ -183,7 +183,7 @@ def _decimal(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder
     lengths = np.ones(len(column), np.int64)
     for i in range(count):
         magnitude = words[:, i] ^ signs.view(np.uint64)
-        # The topmost word that is not all sign decides.
+        # The topmost word that is not all sign bits decides.
         full = _byte_lengths(magnitude)
         own = (magnitude != 0) | (i == 0)
         lengths = np.where(own, full + 8 * i, lengths)
@@ -197,7 +197,7 @@ def _decimal(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder
             big = np.concatenate([head, big], axis=1)
             width = size
     else:
-        # A number that fills nine bytes for its sign alone has 8 i + 9 of them, never more than there are.
+        # A word whose top bit is set takes a ninth byte for the sign, 8 * i + 9 in all, but never more than `width`.
         lengths = np.minimum(lengths, width)
         rows.varint(lengths, mask)
     ends = (np.arange(len(column), dtype=np.int64) + 1) * width
@@ -208,7 +208,7 @@ def _decimal(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder
 
 
 def _byte_lengths(magnitude: Words) -> Ints:
-    """How many bytes a number takes in two's complement, given its value or, where negative, its complement."""
+    """Return how many bytes a number takes in two's complement, given its value or, if negative, its complement."""
     lengths = np.ones(len(magnitude), np.int64)
     greatest = int(magnitude.max(initial=np.uint64(0)))
     for i in range(1, 9):

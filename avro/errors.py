@@ -1,16 +1,16 @@
-"""What can go wrong with schemas, values and registries.
+"""Errors of schemas, values and registries.
 
 AvroError
-├── SchemaError                  a schema or an SQL type that cannot be understood or used: mend the schema or the job
+├── SchemaError                  a schema or an SQL type that is invalid or not supported: fix the schema or the job
 │   └── ResolutionError          a writer's schema that cannot be read as the table's columns; names the column
-├── EncodeError                  a column that does not fit the schema it is written under: NULL where none may be, …
-└── RegistryError                the schema registry could not do what was asked
-    ├── RegistryUnreachableError it does not answer as a registry does, not in time, or refuses the login
+├── EncodeError                  a column that does not fit the schema it is written under: NULL in a NOT NULL field, …
+└── RegistryError                a request to the schema registry failed
+    ├── RegistryUnreachableError no answer in time, an answer that is not a registry's, or a refused login
     ├── UnknownSchemaError       no schema has this id: the record was written with another registry
     ├── UnknownSubjectError      no schema was ever registered under this subject: check the name or register one
     └── IncompatibleSchemaError  the registry's compatibility rule refuses the schema: change the columns or the rule
 
-Bad values are no exceptions: the codec marks their rows and gives a reason for each.
+Bad values raise no errors: the codec marks their rows and gives a reason for each.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rowkind.errors import REFUSED, UNREACHABLE, RowkindError
 
 
 class AvroError(RowkindError):
-    """The root of everything this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
     exit_code = REFUSED
 
 
 class SchemaError(AvroError):
-    """A schema or an SQL type that cannot be understood or used. The text says where and what would be accepted."""
+    """A schema or an SQL type that is invalid or not supported. The message says where, and what is accepted."""
 
 
 class ResolutionError(SchemaError):
@@ -40,18 +40,19 @@ class ResolutionError(SchemaError):
 
 
 class EncodeError(AvroError):
-    """A column that does not fit the schema it is to be written under."""
+    """A column that does not fit the schema it is written under."""
 
 
 class RegistryError(AvroError):
-    """The schema registry could not do what was asked."""
+    """A request to the schema registry failed."""
 
 
 class RegistryUnreachableError(RegistryError):
-    """The registry, or a proxy in front of it, does not answer as a registry does, or not in time.
+    """The registry, or a proxy in front of it, does not answer in time or gives an answer that is not a registry's.
 
-    Check `registry.url`, the network, the credentials, and what lies between. A running job waits until it answers.
-    `listens`: a server is there and may answer later; else nothing is, or it refuses the login.
+    Check `registry.url`, the network, the credentials, and any proxy in between. A running job waits until the registry
+    answers. `listens`: a server was reached and may answer later; if false, no server was reached, or it refuses the
+    login.
     """
 
     exit_code = UNREACHABLE
@@ -65,7 +66,7 @@ class RegistryUnreachableError(RegistryError):
 class UnknownSchemaError(RegistryError):
     """The registry has no schema with the id that a record carries.
 
-    The record was written with another registry, or its schema was deleted for good.
+    The record was written with another registry, or its schema was permanently deleted.
     """
 
 

@@ -1,12 +1,12 @@
-"""Which schema a value was written with: the Confluent wire format, whole columns at a time.
+"""The Confluent wire format, which says with which schema a value was written, for whole columns at a time.
 
-Three forms are in use, and a topic may hold all of them:
+Three forms are in use, and a topic may contain all of them:
 
 - byte 0, the schema's id in 4 bytes big-endian, the Avro value;
 - byte 1, the schema's GUID in 16 bytes, the Avro value;
 - the bare Avro value, and one of the two prefixes in the header `__key_schema_id` or `__value_schema_id`.
 
-`split` with framing "none" takes values as plain Avro under the schema that the job declares.
+With framing "none", `split` takes values as plain Avro under the schema that the job declares.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VALUE_HEADER = "__value_schema_id"
 
 Framing = Literal["confluent", "none"]
 SchemaId = int | uuid.UUID | None
-"""A schema's id or GUID in its registry; None is the schema that the job declares."""
+"""A schema's id or GUID in its registry; None means the schema that the job declares."""
 
 _NOT_FRAMED, _SHORT, _MISSING = 1, 2, 3
 
@@ -38,8 +38,8 @@ _NOT_FRAMED, _SHORT, _MISSING = 1, 2, 3
 class Framed:
     """Values without their frame.
 
-    - `schemas` are the schemas that occur; `schema` says for every row which of them, -1 for bad rows.
-    - `payload` holds the Avro values, empty bytes for bad rows.
+    - `schemas` are the schemas that occur; `schema` is the index among them for every row, -1 for bad rows.
+    - `payload` has the Avro values, empty bytes for bad rows.
     """
 
     schemas: tuple[SchemaId, ...]
@@ -55,7 +55,7 @@ class Framed:
         return bad
 
     def reason(self, row: int, what: str = "value") -> str:
-        """What is wrong with a bad row, for people; `what` the rows are."""
+        """Describe what is wrong with a bad row, for messages; `what` names the rows, such as `value`."""
         match int(self._fault[row]):
             case 0:
                 return "nothing is wrong"
@@ -70,10 +70,10 @@ class Framed:
 
 
 def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing: Framing = "confluent") -> Framed:
-    """Take the frames off a column of keys or values.
+    """Remove the frames from a column of keys or values.
 
-    `headers` are the contents of the header with the schema's id, null where a record has none; a header counts for
-    more than what the value begins with. A null value is bad here: the caller knows what it means.
+    `headers` are the contents of the header with the schema's id, null where a record has none. A header takes
+    precedence over the prefix of the value. A null value is bad here: only the caller knows its meaning.
     """
     source = PaddedBytes(values)
     fault: Bytes = np.zeros(len(values), np.uint8)
@@ -90,7 +90,7 @@ def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing
 
 
 def frame(schema_id: int, payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """Avro values with the frame of a schema's id before each; null stays null."""
+    """Prefix Avro values with the frame of a schema's id; null stays null."""
     return pc.binary_join_element_wise(pa.scalar(struct.pack(">bI", 0, schema_id)), payloads, b"")
 
 
@@ -103,7 +103,7 @@ def _cut(source: PaddedBytes, starts: Ints, fault: Bytes) -> pa.BinaryArray:
 
 @dataclass(frozen=True, slots=True)
 class _Prefixes:
-    """Of every row: what is wrong with its prefix, its id or -1, its GUID in four words, and the prefix's length."""
+    """For every row: the fault of its prefix, its id or -1, its GUID in four words, and the length of the prefix."""
 
     fault: Bytes
     number: Ints
@@ -111,10 +111,10 @@ class _Prefixes:
     length: Ints
 
     def schemas(self, good: Bools) -> tuple[tuple[SchemaId, ...], Ints]:
-        """The schemas that occur in good rows, and for every row which of them, -1 for others."""
+        """Return the schemas that occur in good rows, and for every row the index of its schema, -1 for bad rows."""
         number = self.number
         if len(number) and number[0] >= 0 and good.all() and (number == number[0]).all():
-            # Nearly always all are of one schema, which is seen at once.
+            # Nearly always, all rows have the same schema, which is quick to check.
             return (int(number[0]),), np.zeros(len(number), np.int64)
         by_guid = good & (number < 0)
         schema = np.full(len(number), -1, np.int64)
@@ -130,7 +130,7 @@ class _Prefixes:
 
 
 def _headed(own: _Prefixes, headers: pa.BinaryArray) -> _Prefixes:
-    """The prefixes in the headers of the records that have one, whose values begin without any."""
+    """Take the prefixes from the headers of the records that have one; the values of these begin without a prefix."""
     headed = np.asarray(headers.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     theirs = _prefixes(PaddedBytes(headers))
     return _Prefixes(

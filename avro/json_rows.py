@@ -1,9 +1,9 @@
-"""Rows as JSON, both ways: how they are read from topics and files, and printed.
+"""Rows as JSON, in both directions: read from topics and files, and printed.
 
-What other systems send is read more widely than what people write (`avro.connector_values`).
+More forms are accepted from other systems than from people (`avro.connector_values`).
 
 numbers                 as numbers; decimals as text, "12.50"
-TIMESTAMP               ISO-8601, without a zone UTC, or a number of ms since the epoch; printed in UTC
+TIMESTAMP               ISO-8601, in UTC if it has no zone, or a number of ms since the epoch; printed in UTC
 TIMESTAMP_NTZ, DATE, TIME    ISO-8601
 BINARY                  base64
 arrays, maps, structs   as lists and objects
@@ -34,16 +34,19 @@ from rowkind.avro.to_json import json_values
 
 
 class NullProblem(ValueProblem):
-    """A NULL in a column that has none."""
+    """A NULL in a NOT NULL column."""
 
 
 def parse_line(text: str) -> Any:
-    """JSON with its decimal numbers unharmed. Raises ValueError, of which JSONDecodeError is one, or RecursionError."""
+    """Parse JSON with exact decimal numbers. Raises ValueError, of which JSONDecodeError is one, or RecursionError."""
     return json.loads(text, parse_float=_exact)
 
 
 def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON row as values for Arrow, a missing column NULL. Raises ValueProblem naming the column."""
+    """Check a JSON row and return it as values for Arrow; a missing column is NULL. Raises ValueProblem.
+
+    The error names the column.
+    """
     row = {name: _plain_value(value) for name, value in row.items()}
     for name in row:
         if name not in record.names:
@@ -60,15 +63,15 @@ def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Python's value for one of numpy's; a moment is text, in any year."""
+    """Return Python's value for a NumPy value; a `datetime64` becomes text, in any year."""
     if isinstance(value, np.datetime64):
         return datetime64_text(value)
     return value.item() if isinstance(value, np.generic) else value
 
 
 def parser(record: Record) -> Callable[[bytes], Any]:
-    """Reads JSON whose numbers are to do no harm to the columns of `record`. What it gives raises ValueProblem."""
-    # Numbers with a point are taken for what they say only where that matters: it takes longer.
+    """Return a JSON parser that keeps numbers exact where the columns of `record` need it; it raises ValueProblem."""
+    # Numbers with a decimal point are kept exact only if a column is a decimal, because that takes longer.
     exact = any(inner.logical == "decimal" for field in record.fields for inner in field.type.walk())
     decode = json.JSONDecoder(parse_float=_exact if exact else float).decode
 
@@ -93,9 +96,10 @@ def _exact(digits: str) -> Decimal:
 def pack(
     record: Record, rows: Sequence[Mapping[str, Any]], units: Mapping[str, TimeUnit] | None = None
 ) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:
-    """Parsed JSON objects as payloads; of those that are no rows, which have empty bytes, all that is wrong.
+    """Encode parsed JSON objects as payloads, and return the problems of the objects that are not valid rows.
 
-    A missing member is NULL, and one that is no column is passed over. `units` are those of numbers, by column.
+    An invalid object gets empty bytes, and its problem names everything that is wrong. A missing member is NULL; a
+    member that is not a column is ignored. `units` are the units of numbers, by column.
     """
     problems: dict[int, ValueProblem] = {}
     columns: dict[str, pa.Array] = {}
@@ -118,7 +122,7 @@ _PLAIN: Mapping[str, frozenset[type]] = {
     "double": frozenset({float, int}),
     "string": frozenset({str}),
 }
-"""What values of a type without a logical one look like when Arrow may take them as they are."""
+"""The Python types of values that Arrow may take unchanged, by the kind of a type without a logical type."""
 
 
 def _column(field: Field, values: list[Any], unit: TimeUnit | None, problems: dict[int, ValueProblem]) -> pa.Array:
@@ -126,7 +130,7 @@ def _column(field: Field, values: list[Any], unit: TimeUnit | None, problems: di
     if type_.nullable:
         kinds.discard(type(None))
     if type_.logical is None and kinds <= _PLAIN.get(type_.kind, frozenset()):
-        # Arrow refuses what is out of range, and text that is no Unicode; which values these are, is found below.
+        # Arrow refuses numbers out of range and text that is not Unicode; the loop below finds which values these are.
         with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
             return pa.array(values, type_.arrow)
     if is_spelled(type_) and kinds == {str}:
@@ -153,7 +157,7 @@ _JSON = {bool: "a boolean", int: "a number", float: "a number", Decimal: "a numb
 
 
 def _remedy(type_: Type, value: Any, problem: ValueProblem) -> str:
-    """The two types behind a value that is none of its column's, and what to declare instead."""
+    """Describe both types of a value that is not of its column's type, and suggest a declaration."""
     if isinstance(problem, NullProblem) or "`units`" in str(problem):
         return ""
     kind, declare = _JSON.get(type(value), "an object"), _DECLARE.get(type(value), "STRUCT<…> or MAP<STRING, …>")
@@ -163,7 +167,7 @@ def _remedy(type_: Type, value: Any, problem: ValueProblem) -> str:
 
 
 def _with(before: ValueProblem | None, problem: ValueProblem) -> ValueProblem:
-    """What is wrong with a row altogether."""
+    """Combine the problems of a row."""
     if before is None:
         return problem
     kind = NullProblem if isinstance(before, NullProblem) else type(problem)
@@ -171,7 +175,7 @@ def _with(before: ValueProblem | None, problem: ValueProblem) -> ValueProblem:
 
 
 def encode(record: Record, rows: Sequence[Mapping[str, Any]]) -> pa.BinaryArray:
-    """Checked rows as payloads. Raises ValueProblem."""
+    """Encode rows that `check_row` has returned as payloads. Raises EncodeError."""
     columns = {
         field.name: pa.array([row[field.name] for row in rows], type=field.type.arrow) for field in record.fields
     }
@@ -179,21 +183,24 @@ def encode(record: Record, rows: Sequence[Mapping[str, Any]]) -> pa.BinaryArray:
 
 
 def encode_keys(record: Record, primary_key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> pa.BinaryArray:
-    """Rows of which only the primary key is known, as the reader makes them of deletes: the rest holds nothing."""
+    """Encode rows of which only the primary key is known, as the reader does for deletes; other columns are empty.
+
+    Other columns are NULL or, if NOT NULL, zero values (`defaults.nothing`).
+    """
     key = record.select(primary_key)
     columns = [field.name if field.name in key.names else nothing(field.type) for field in record.fields]
     return codec.read(key, encode(key, rows)).assemble(record, columns)
 
 
 def decode(record: Record, payloads: pa.BinaryArray) -> list[dict[str, Any]]:
-    """Payloads as JSON-able rows."""
+    """Decode payloads into JSON-able rows."""
     decoded = codec.read(record, payloads)
     columns = [json_values(field.type, decoded.column(field.name)) for field in record.fields]
     return [dict(zip(record.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 _Reads = Callable[[Type, Any], Any]
-"""How values that may be text are read."""
+"""Parses a value that may be text, given its type."""
 
 
 def _from_json(type_: Type, value: Any, read: _Reads = spelled) -> Any:

@@ -1,4 +1,4 @@
-"""What a schema says of a value besides its Avro type: a logical type, or a name of Connect's or Debezium's."""
+"""Attributes of a value that a schema states besides its Avro type: a logical type, or a Connect or Debezium name."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from rowkind.avro.type_tables import CONNECT_LOGICAL, LOGICAL_BASE
 
 _MOST_DIGITS = 76
-"""Of a decimal in Arrow."""
+"""The most digits of a decimal in Arrow."""
 
 
 def said_of(kind: str, size: int, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a type of this kind (and size, if it is fixed) that its schema's logical type and name decide."""
+    """Return the fields of `Type` that follow from a schema's logical type and name, for this kind (and fixed size)."""
     named = str(schema.get("connect.name", ""))
     logical = schema.get("logicalType", CONNECT_LOGICAL.get(named))
     said = {"says": named or ("big-decimal" if logical == "big-decimal" and kind == "bytes" else "")}
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision", 0), schema.get("scale", 0)
         if isinstance(precision, int) and isinstance(scale, int) and precision > 0 and 0 <= scale <= precision:
-            # More digits than Arrow has are checked value by value.
+            # Decimals with more digits than Arrow supports are checked value by value.
             digits = min(precision, _MOST_DIGITS)
             return said | ({"logical": logical, "precision": digits, "scale": scale} if scale <= digits else {})
     if (

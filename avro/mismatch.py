@@ -1,4 +1,4 @@
-"""What to say where a writer's type is not the one that a column is declared with: both types, and what to declare."""
+"""Messages about a writer's type that differs from a column's declared type; they suggest a declaration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from rowkind.avro.ticks import UNITS, ticks
 from rowkind.avro.type import Type
 
 MOST_DIGITS = 38
-"""Of a decimal in SQL. Connect writes 64 where it does not know better, so that more say nothing about the values."""
+"""The most digits of a decimal in SQL. Connect writes 64 if it does not know the precision, so that a higher precision
+says nothing about the values."""
 
 _DECLARE = {
     "big-decimal": "DECIMAL(38,s) with as many digits after the point as the values have",
@@ -19,7 +20,7 @@ _DECLARE = {
     "io.debezium.time.IsoDate": "DATE or STRING",
     "io.debezium.data.Uuid": "UUID or STRING",
 }
-"""What a column may be declared as, by what the writer says of its values."""
+"""The types that a column may be declared as, by the name that the writer's schema gives to its values."""
 
 _FUNCTIONS = {
     "timestamp": "TIMESTAMP_MILLIS({0}), TIMESTAMP_MICROS({0}) or TIMESTAMP_SECONDS({0})",
@@ -28,7 +29,7 @@ _FUNCTIONS = {
 
 
 def refusal(path: str, source: Type, target: Type) -> str:
-    """Why no value of a writer's type is read as the declared type of a column."""
+    """Explain why no value of a writer's type can be read as the declared type of a column."""
     return (
         f"column {path!r} is declared {spelled_out(target)}, but the writer's schema has {described(source)}: "
         f"{remedy(path, source, target)}"
@@ -36,7 +37,7 @@ def refusal(path: str, source: Type, target: Type) -> str:
 
 
 def misfit(source: Type, target: Type) -> str:
-    """The two types behind a value that does not fit, and what to declare to take it as it is."""
+    """Describe both types of a value that does not fit, and suggest a type that accepts it unchanged."""
     return (
         f"the writer's schema has {described(source)}, and the column is declared {spelled_out(target)}"
         f"{_wider(source, target)}"
@@ -44,13 +45,13 @@ def misfit(source: Type, target: Type) -> str:
 
 
 def described(type_: Type) -> str:
-    """A writer's type, in SQL and in the writer's own words."""
+    """Return a writer's type, in SQL and in the writer's own terms."""
     kind = f"{type_.kind} {type_.name}" if type_.name else type_.kind
     return f"{spelled_out(type_)} ({type_.says or type_.logical or kind})"
 
 
 def spelled_out(type_: Type) -> str:
-    """The SQL type with the digits of its seconds where these are not the usual ones."""
+    """Return the SQL type, with the precision of its seconds if that is not the usual one."""
     sql, unit = type_.sql, (type_.logical or "").rpartition("-")[2]
     if sql.startswith("TIMESTAMP") and unit != "micros":
         return f"{sql}({3 if unit == 'millis' else 9})"
@@ -58,7 +59,7 @@ def spelled_out(type_: Type) -> str:
 
 
 def remedy(path: str, source: Type, target: Type) -> str:
-    """What to declare where `target` was declared."""
+    """Suggest a declaration in place of `target`."""
     wanted = ticks(target)
     if wanted is not None and source.kind in ("int", "long") and source.logical is None and not _says(source):
         unit = "days" if wanted.of == "date" else "millis"
@@ -76,7 +77,7 @@ def _says(source: Type) -> bool:
 
 
 def declare(source: Type) -> str:
-    """What a column of these values may be declared as."""
+    """Return the types that a column of these values may be declared as."""
     if (said := _DECLARE.get(source.says) or _DECLARE.get(source.name)) is not None:
         return said
     if source.logical == "decimal" and source.precision > MOST_DIGITS:
@@ -91,7 +92,7 @@ def declare(source: Type) -> str:
 
 
 def _wider(source: Type, target: Type) -> str:
-    """What takes every value of the writer's."""
+    """Suggest a type that accepts every value of the writer."""
     counts = ticks(source)
     if source.kind == "string":
         return ": declare STRING to take it as it is"

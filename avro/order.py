@@ -1,12 +1,12 @@
-"""Comparable bytes: columns as byte strings that compare as SQL compares the values, and are equal where SQL says so.
+"""Comparable bytes: byte strings that compare as SQL compares the values, and are equal where SQL says so.
 
-Every column gives a marker byte, for NULL or not, and then bytes of which none is a beginning of another, so that
-columns put one behind the other compare like tuples. The formats are those of the memcomparable family (MyRocks,
+Every value becomes a marker byte, for NULL or not, and its bytes. No value's bytes are a prefix of another's, so the
+concatenated bytes of several columns compare like tuples. The formats are those of the memcomparable family (MyRocks,
 CockroachDB, FoundationDB's tuples): big-endian numbers with the sign bit flipped, text with its zero bytes escaped.
 
-All integers are widened to 64 bits, FLOAT to DOUBLE, times to microseconds and timestamps to microseconds and the rest
-in nanoseconds, so that columns of different width agree. Decimals agree where their scale does. NaN equals NaN and is
-the greatest; -0.0 equals 0.0. Text compares by its UTF-8 bytes, as in Spark.
+Columns of different width agree: integers are widened to 64 bits, FLOAT to DOUBLE, times to microseconds, timestamps to
+microseconds and the remaining nanoseconds. Decimals agree if their scales are equal. NaN equals NaN and is the greatest
+number; -0.0 equals 0.0. Text compares by its UTF-8 bytes, as in Spark.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from rowkind.avro.buffers import (
 from rowkind.avro.errors import SchemaError
 
 TIMESTAMP_BYTES = 11
-"""That a TIMESTAMP takes which is not NULL."""
+"""The number of bytes of a TIMESTAMP that is not NULL."""
 
 _SIGN = np.uint64(1 << 63)
 _ABSENT_FIRST, _PRESENT, _ABSENT_LAST = 0, 1, 2
 
 
 def comparable(column: pa.Array, *, descending: bool = False, nulls_first: bool = True) -> pa.BinaryArray:
-    """The comparable bytes of a column, never null. Raises SchemaError for a type without an order.
+    """Return the comparable bytes of a column, never null. Raises SchemaError for a type without an order.
 
-    `descending` turns the order of the values around and leaves NULL where `nulls_first` says.
+    `descending` reverses the order of the values; NULL stays where `nulls_first` puts it.
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -66,7 +66,7 @@ def comparable(column: pa.Array, *, descending: bool = False, nulls_first: bool 
 
 
 def join_bytes(parts: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
-    """The bytes of several columns one behind the other: compares like the tuple of them."""
+    """Concatenate the bytes of several columns; the result compares like the tuple of the columns."""
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
 
@@ -86,7 +86,7 @@ def _is_bytes(type_: pa.DataType) -> bool:
 
 
 def _fixed_width(column: pa.Array) -> Bytes:
-    """A row of bytes for every value; those of NULLs are of no account."""
+    """Return a row of bytes for every value; the bytes of NULLs are arbitrary."""
     type_ = column.type
     if pa.types.is_boolean(type_):
         return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), np.uint8)[:, None]
@@ -127,8 +127,8 @@ def _big_endian(words: npt.NDArray[np.uint64]) -> Bytes:
 
 
 def _float_bits(column: pa.Array) -> npt.NDArray[np.uint64]:
-    """Bits that compare as the numbers do: all turned over for negative ones, the sign alone for others."""
-    with np.errstate(invalid="ignore"):  # Signalling NaNs are numbers like others here.
+    """Return bits that compare as the numbers do: all bits flipped for negative numbers, only the sign for others."""
+    with np.errstate(invalid="ignore"):  # Signalling NaNs are ordinary numbers here.
         values = values_of(column, column.type.to_pandas_dtype()).astype(np.float64)
     bits = values.view(np.uint64)
     bits = np.where(np.isnan(values), np.uint64(0x7FF8000000000000), bits)
@@ -137,7 +137,7 @@ def _float_bits(column: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _timestamp(column: pa.Array) -> Bytes:
-    """Microseconds, rounded down, and the nanoseconds above them in two bytes."""
+    """Return microseconds, rounded down, and the remaining nanoseconds in two bytes."""
     values = values_of(column, np.int64)
     rest = np.zeros(len(values), np.uint16)
     if column.type.unit == "ns":
@@ -151,7 +151,7 @@ def _timestamp(column: pa.Array) -> Bytes:
 
 
 def _escaped(column: pa.Array, there: Bools, absent: int, descending: bool) -> pa.BinaryArray:
-    """Text and bytes: each zero byte becomes 00 FF, and 00 01 ends the value; turned over where descending."""
+    """Escape text and bytes: a zero byte becomes 00 FF, and 00 01 ends the value; bits are flipped if descending."""
     values = as_binary(column)
     if values.null_count:
         values = values.fill_null(b"")
@@ -169,7 +169,7 @@ def _escaped(column: pa.Array, there: Bools, absent: int, descending: bool) -> p
 
 
 def _replaced(values: pa.BinaryArray) -> pa.BinaryArray:
-    """Zero bytes escaped; there are hardly ever any, which one look at the whole buffer shows."""
+    """Escape zero bytes. They are rare, and one scan of the whole buffer shows whether there are any."""
     offsets = offsets_of(values).astype(np.int64)
     if len(offsets) <= len(values):
         return values

@@ -1,4 +1,4 @@
-"""Columns as Python's values and back, with NumPy's for what Python has none: times beyond the years 1 to 9999."""
+"""Convert columns to Python's values and back, or to NumPy's for times outside Python's years, 1 to 9999."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNITS = {"ms": PER_SECOND["millis"], "us": PER_SECOND["micros"], "ns": PER_SECO
 
 
 def to_python(column: pa.Array) -> list[Any]:
-    """Python's values of a column; a `numpy.datetime64`, of a moment in UTC, where Python has no such date or time."""
+    """Return Python's values of a column; a `numpy.datetime64` in UTC where Python has no such date or time."""
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (OverflowError, ValueError):
@@ -36,7 +36,7 @@ def _value(scalar: pa.Scalar) -> Any:
 
 
 def from_python(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """Values that `to_python` gave, as a column. Raises ArrowException, TypeError or ValueError."""
+    """Return a column of values that `to_python` gave. Raises ArrowException, TypeError or ValueError."""
     if pa.types.is_date32(type_) or pa.types.is_timestamp(type_):
         unit = "D" if pa.types.is_date32(type_) else type_.unit
         values = [_number(each, unit) if isinstance(each, np.datetime64) else each for each in values]
@@ -48,7 +48,7 @@ def _number(value: np.datetime64, unit: str) -> int | None:
 
 
 def datetime64_text(value: np.datetime64) -> str | None:
-    """A moment, or a date where it has no time, as ISO 8601 text without a zone; None for no time at all."""
+    """Return a `datetime64`, a date or a timestamp, as ISO 8601 text without a zone; None for NaT."""
     if np.isnat(value):
         return None
     unit = np.datetime_data(value)[0]

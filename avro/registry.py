@@ -1,6 +1,6 @@
-"""Schemas by id and by subject: what a registry is, and one that is a local folder.
+"""Schema registries: the interface, and a registry in a local folder.
 
-Registries pickle as their settings, and keep what they have learned: ids and GUIDs never change their meaning.
+Registries are pickled as their settings, and cache fetched schemas: ids and GUIDs never change their meaning.
 """
 
 from __future__ import annotations
@@ -25,37 +25,38 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 TIMEOUT = "timeout"
 ANSWER_SECONDS = 10.0
-"""How long a registry may take for one answer in all, retries included, unless `timeout` says otherwise."""
+"""The seconds in which a registry must answer one call, including retries, unless `timeout` says otherwise."""
 
 _NUMBERS = {TIMEOUT, "max.retries", "retries.wait.ms", "retries.max.wait.ms", "cache.capacity", "cache.latest.ttl.sec"}
 """Settings of Confluent's client that must be numbers; in a job file all settings are text."""
 
 
 Unanswered = Callable[[str, float | None, str], None]
-"""Receives a registry's address, for how many seconds it has not answered, and why; None seconds once it answers."""
+"""Receives a registry's address, the seconds for which it has not answered, and the reason; the seconds are None once
+it answers."""
 
 listeners: list[Unanswered] = []
-"""Who is told in this process, by the thread that waits, each second."""
+"""The callbacks of this process; the thread that waits for a registry calls them every second."""
 
 
 class Registry(Protocol):
-    """Where schemas are kept. Each call may raise any RegistryError."""
+    """A store of schemas. Each call may raise any RegistryError."""
 
     def schema_by_id(self, schema_id: int | uuid.UUID) -> Record:
-        """The schema with this id or GUID. Raises UnknownSchemaError."""
+        """Return the schema with this id or GUID. Raises UnknownSchemaError."""
 
     def latest(self, subject: str) -> Record:
-        """The newest schema of a subject. Raises UnknownSubjectError."""
+        """Return the newest schema of a subject. Raises UnknownSubjectError."""
 
     def register(self, subject: str, record: Record) -> int:
-        """The id of the schema under the subject, which it is added to if it is new there."""
+        """Register the schema under the subject if it is new there, and return its id."""
 
 
 class FolderRegistry:
     """A folder of `.avsc` files: subject `orders` is `orders.avsc`, and its next version `orders.v2.avsc`.
 
-    A schema's id is 31 bits of a SHA-256 over it, without documentation and Connect's names, spelled in one way; its
-    GUID is the first 16 bytes. So all processes agree on them without asking each other.
+    A schema's id is 31 bits of a SHA-256 over its canonical form, without documentation and Connect's names; its GUID
+    is the first 16 bytes. All processes therefore agree on ids without communication.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -66,7 +67,7 @@ class FolderRegistry:
         return type(self), (str(self.path),)
 
     def schema_by_id(self, schema_id: int | uuid.UUID) -> Record:
-        """The schema with this id or GUID. Raises UnknownSchemaError."""
+        """Return the schema with this id or GUID. Raises UnknownSchemaError."""
         if schema_id not in self._known:
             for file in sorted(self.path.glob("*.avsc")):
                 record = self._read(file)
@@ -77,14 +78,14 @@ class FolderRegistry:
         return self._known[schema_id]
 
     def latest(self, subject: str) -> Record:
-        """The newest schema of a subject. Raises UnknownSubjectError."""
+        """Return the newest schema of a subject. Raises UnknownSubjectError."""
         versions = self._versions(subject)
         if not versions:
             raise unknown(UnknownSubjectError, subject, str(self.path))
         return self._read(versions[max(versions)])
 
     def register(self, subject: str, record: Record) -> int:
-        """The id of the schema under the subject, which gets a further file if it is new there."""
+        """Return the id of the schema under the subject; a schema that is new there is written to a further file."""
         check_names(subject, record)
         number, guid = identify(record)
         self.path.mkdir(parents=True, exist_ok=True)
@@ -99,12 +100,12 @@ class FolderRegistry:
             return number
 
     def subjects(self) -> list[str]:
-        """All of them."""
+        """Return all subjects."""
         matches = (_VERSIONED.fullmatch(file.name) for file in self.path.glob("*.avsc"))
         return sorted({match["subject"] for match in matches if match})
 
     def versions(self, subject: str) -> dict[int, Record]:
-        """The schemas of a subject by their versions."""
+        """Return the schemas of a subject by version."""
         return {version: self._read(file) for version, file in sorted(self._versions(subject).items())}
 
     def _versions(self, subject: str) -> dict[int, Path]:
@@ -124,7 +125,7 @@ class FolderRegistry:
 
     @staticmethod
     def _write(file: Path, record: Record) -> bool:
-        """Write the whole file or nothing; False if it is there already."""
+        """Write the whole file or nothing; return False if the file exists already."""
         with tempfile.NamedTemporaryFile("w", dir=file.parent, suffix=".tmp") as part:
             part.write(json.dumps(record.avro, indent=2) + "\n")
             part.flush()
@@ -138,24 +139,24 @@ class FolderRegistry:
 
 
 class NoRegistry:
-    """What a job has that names none: nothing is known, and nothing can be registered."""
+    """The registry of a job that configures none: no schema is known, and none can be registered."""
 
     def schema_by_id(self, schema_id: int | uuid.UUID) -> Record:
-        """Raises UnknownSchemaError."""
+        """Raise UnknownSchemaError."""
         raise UnknownSchemaError(f"there is no schema with the id {schema_id}, as the job names no registry")
 
     def latest(self, subject: str) -> Record:
-        """Raises UnknownSubjectError."""
+        """Raise UnknownSubjectError."""
         raise UnknownSubjectError(f"there is no subject {subject!r}, as the job names no registry")
 
     def register(self, subject: str, record: Record) -> int:
-        """Raises RegistryError."""
+        """Raise RegistryError."""
         del record
         raise RegistryError(f"subject {subject!r} cannot be registered, as the job names no registry")
 
 
 def client_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as Confluent's client takes them. Raises ValueError for one that must be a number and is none."""
+    """Return settings for Confluent's client. Raises ValueError if a setting that must be a number is not."""
     settings: dict[str, Any] = {TIMEOUT: ANSWER_SECONDS, **config}
     for name in settings.keys() & _NUMBERS:
         try:
@@ -170,13 +171,13 @@ def client_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def identify(record: Record) -> tuple[int, uuid.UUID]:
-    """The id and the GUID that a folder gives to a schema."""
+    """Return the id and the GUID that a folder registry gives to a schema."""
     digest = hashlib.sha256(record.plain.to_json().encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF, uuid.UUID(bytes=digest[:16])
 
 
 def check_names(subject: str, record: Record) -> None:
-    """Raise SchemaError for a record with names that no other reader of Avro would accept."""
+    """Raise SchemaError for a record with names that Avro does not allow."""
     types = [inner for field in record.fields for inner in field.type.walk()]
     plain = [*record.names, *(field.name for inner in types for field in inner.fields)]
     plain += [symbol for inner in types for symbol in inner.symbols]
@@ -190,7 +191,7 @@ def check_names(subject: str, record: Record) -> None:
 
 
 def unknown(kind: type[RegistryError], what: object, address: str) -> RegistryError:
-    """The error for a schema, by its id or its subject, that is not at `address`."""
+    """Return the error for a schema, given by id or subject, that is not at `address`."""
     if kind is UnknownSchemaError:
         return kind(
             f"no schema has the id {what} at {address}: the record was written with another registry, or the schema "

@@ -1,10 +1,10 @@
-"""From the writer's schema to the table's columns: Avro schema resolution for whole batches, at the border of a job.
+"""Resolve the writer's schema to the table's columns: Avro schema resolution for whole batches, at the border of a job.
 
-Fields that have the same bytes on both sides are taken over packed, one span where they are neighbours; all others are
-decoded, converted and encoded again. Where nothing differs the rows pass through untouched.
+Fields that have the same bytes on both sides are copied packed, and neighbours among them as one span. All other fields
+are decoded, converted and encoded again. If nothing differs, the rows pass through unchanged.
 
-What comes out is valid: text is UTF-8, decimals keep to their digits, and decimals, arrays and maps are packed in the
-one way in which `encode` packs them, so that equal values are equal bytes wherever they were written. General unions
+The result is valid: text is UTF-8, and decimals have no more digits than their type. Decimals, arrays and maps are
+packed in the one form that `encode` uses, so equal values have equal bytes, whichever writer wrote them. General unions
 are checked for structure only.
 """
 
@@ -24,14 +24,14 @@ from rowkind.avro.schema import Record
 from rowkind.avro.type import Type
 
 SchemaText = str | bytes
-"""Where a column comes from: a field of the writer, or its default, packed."""
+"""The source of a column: a field of the writer, or the column's default, packed."""
 
 
 def resolve(writer: Record, reader: Record, payloads: pa.BinaryArray) -> tuple[pa.BinaryArray, Decoded]:
-    """Rows of `writer` as rows of `reader`, and the rows as decoded, whose `bad` and `reason` hold for the result.
+    """Convert rows of `writer` to rows of `reader`; the decoded rows, whose `bad` and `reason` apply, are returned too.
 
-    `reader` may have fewer columns than the writer, more (with defaults), wider ones, or others in their order. Bad
-    rows have empty bytes. Raises ResolutionError, naming the column, where the schemas do not go together.
+    `reader` may have fewer columns than the writer, more columns (with defaults), wider ones, or another order. Bad
+    rows have empty bytes. Raises ResolutionError, naming the column, if the schemas are incompatible.
     """
     sources = plan(writer, reader)
     writer = _as_read(writer, reader, sources)
@@ -51,7 +51,7 @@ def resolve(writer: Record, reader: Record, payloads: pa.BinaryArray) -> tuple[p
 
 @lru_cache(maxsize=256)
 def plan(writer: Record, reader: Record) -> tuple[SchemaText, ...]:
-    """Where each column of `reader` comes from. Raises ResolutionError where the schemas do not go together."""
+    """Return the source of each column of `reader`. Raises ResolutionError if the schemas are incompatible."""
     if writer.bare and len(reader.fields) == 1:
         origin, wanted = writer.fields[0], reader.fields[0]
         check(origin.type, wanted.type, wanted.name)
@@ -81,7 +81,10 @@ def plan(writer: Record, reader: Record) -> tuple[SchemaText, ...]:
 
 @lru_cache(maxsize=256)
 def _as_read(writer: Record, reader: Record, sources: tuple[SchemaText, ...]) -> Record:
-    """The writer's record, whose dates and times are bare numbers where numbers are wanted: none is out of range."""
+    """Return the writer's record with bare numbers for dates and times where numbers are wanted.
+
+    Bare numbers are never out of range.
+    """
     wanted = {source: field.type for field, source in zip(reader.fields, sources, strict=True)}
     fields = (replace(field, type=_bare(field.type, wanted.get(field.name))) for field in writer.fields)
     return replace(writer, fields=tuple(fields))

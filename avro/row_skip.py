@@ -1,7 +1,7 @@
-"""Skipping values in one row, in plain Python: for the long arrays of a few rows, where whole-column steps do not pay.
+"""Skip values in one row, in plain Python: for a few rows with long arrays, for which whole-column steps do not pay.
 
-A skipper only ever agrees. Where anything is out of the ordinary it returns -1, and the walk in `walk.py`, which knows
-the faults, looks at that item itself.
+A skipper accepts only ordinary values. For anything else it returns -1, and the walk in `walk.py`, which knows the
+faults, examines that item itself.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from rowkind.avro.type import Type, TypeKind
 
 Skipper = Callable[[memoryview, int, int], int]
-"""From the bytes, a position and the row's end to the position behind the value, or -1."""
+"""Takes the bytes, a position and the row's end; returns the position after the value, or -1."""
 
 
 def skipper(type_: Type) -> Skipper | None:
-    """How to skip values of a type; None for one that contains what only the walk can skip."""
+    """Return a skipper for values of a type, or None if a part of the type can only be skipped by the walk."""
     if type_.optional:
         value = skipper(type_.required)
         return value and _optional(value, 2 if type_.null_first else 0)
@@ -32,7 +32,7 @@ def skipper(type_: Type) -> Skipper | None:
 
 
 def number(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    """A zigzag-coded number and the position behind it, or -1 instead of a position."""
+    """Return a zigzag-coded number and the position after it, or -1 as the position."""
     coded = shift = 0
     while at < end and shift < 63:
         byte = data[at]

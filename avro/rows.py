@@ -1,9 +1,9 @@
-"""Packed rows out of pieces: numbers, and bytes that stand elsewhere.
+"""Build packed rows from pieces: numbers, and bytes that are stored elsewhere.
 
-A row is a sequence of pieces. Neighbouring numbers and lengths are written into a scratch buffer, a word of eight
-bytes each, with room behind every row: what a word writes too much, the next one overwrites. Everything else (text,
-fields of another payload) stays where it is. At the end one gather over scratch and other buffers puts the pieces of
-all rows one behind the other, which makes rows of them by merely counting on in steps.
+A row is a sequence of pieces. Neighbouring numbers and lengths are written into a scratch buffer, each as a word of
+eight bytes, with room after every row. Each word overwrites the surplus bytes of the word before it. All other pieces
+(text, fields of another payload) stay where they are. At the end, one gather over the scratch and other buffers
+concatenates the pieces of all rows. Every n-th offset of the result then bounds a row of n pieces.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ class _Piece:
 
 
 class RowBuilder:
-    """Collects the pieces of a number of rows, in the order in which they stand."""
+    """Collects the pieces of a number of rows, in order."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
         self._parts: list[_Word | _Piece] = []
 
     def constant(self, value: bytes) -> None:
-        """The same bytes in every row."""
+        """Append the same bytes to every row."""
         for at in range(0, len(value), 8):
             part = value[at : at + 8]
             self._parts.append(_Word(np.uint64(int.from_bytes(part, "little")), len(part), len(part)))
 
     def words(self, words: Words, lengths: Ints | int, most: int) -> None:
-        """The low `lengths` bytes of each word, little-endian; at most `most`, and that at most 8."""
+        """Append the low `lengths` bytes of each word, little-endian; no length exceeds `most`, which is at most 8."""
         self._parts.append(_Word(words, lengths, most))
 
     def varint(self, values: Ints, there: Bools | None = None) -> None:
-        """A zigzag-coded number, in the rows that have it."""
+        """Append a zigzag-coded number to the rows where `there` is set, or to all rows without it."""
         coded = ((values << 1) ^ (values >> 63)).view(np.uint64)
         if there is not None:
             coded = np.where(there, coded, np.uint64(0))
@@ -82,11 +82,11 @@ class RowBuilder:
             self._parts.append(_Word(tail, lengths - low, most - 8))
 
     def bytes(self, pool: pa.BinaryArray, first: int = 0, step: int = 1) -> None:
-        """Element `first + step * row` of `pool`, as it is."""
+        """Append element `first + step * row` of `pool`, unchanged."""
         self._parts.append(_Piece(pool, first, step))
 
     def finish(self) -> pa.BinaryArray:
-        """The rows."""
+        """Return the rows."""
         if not self._parts or not self.rows:
             return binary_from(np.zeros(self.rows + 1, np.int32), b"")
         pieces = self._write_words()
@@ -108,7 +108,7 @@ class RowBuilder:
         return binary_from(offsets_of(taken)[:: len(pieces)], data_of(taken))
 
     def _write_words(self) -> list[_Piece]:
-        """Write all words into one scratch buffer; the pieces with each run of words made one piece of it."""
+        """Write all words into one scratch buffer, and return the pieces; each sequence of words is one piece."""
         stride = sum(part.most for part in self._parts if isinstance(part, _Word)) + 8
         data: npt.NDArray[np.uint8] = np.empty(self.rows * stride + 8, np.uint8)
         view = words_of(data)
@@ -142,7 +142,7 @@ class RowBuilder:
 
 
 def _spread(coded: Words) -> Words:
-    """The low 56 bits in groups of seven, one to a byte."""
+    """Spread the low 56 bits into groups of seven, one per byte."""
     value = coded & np.uint64((1 << 56) - 1)
     value = (value & np.uint64(0x000000000FFFFFFF)) | ((value & np.uint64(0x00FFFFFFF0000000)) << _U4)
     value = (value & np.uint64(0x00003FFF00003FFF)) | ((value & np.uint64(0x0FFFC0000FFFC000)) << _U2)

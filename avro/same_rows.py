@@ -1,8 +1,8 @@
-"""Rows that SQL calls equal though their bytes differ, in the bytes of one of them.
+"""The canonical form of rows that SQL calls equal although their bytes differ.
 
-0.0 equals -0.0, NaN equals NaN whatever its bits are, and a map equals one with the same entries in another order; also
-inside of arrays, maps and structs. Where rows are found by their content, they are compared in this form. What is kept
-and shown stays as it was sent.
+0.0 equals -0.0, NaN equals NaN with any bits, and maps with the same entries in another order are equal, also inside
+arrays, maps and structs. Rows that are found by their content are compared in canonical form, which is itself a row.
+Stored and emitted rows keep the bytes with which they were sent.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rowkind.avro.schema import Record
 
 @dataclass(frozen=True)
 class SameRows:
-    """Packed rows of `record` as bytes that are equal where SQL says so; it pickles."""
+    """Converter of packed rows of `record` to bytes that are equal where SQL calls the rows equal; picklable."""
 
     record: Record
 
     def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
-        """The bytes of each row."""
+        """Return the canonical form of each row."""
         names = [field.name for field in self.record.fields if field.type.varies]
         if not names or not len(payloads):
             return payloads
@@ -37,7 +37,7 @@ class SameRows:
 
 
 def _same(column: pa.Array) -> pa.Array | None:
-    """The column in the form in which equal values have equal bytes; None where it is in that already."""
+    """Return the column in canonical form, in which equal values have equal bytes; None if it has that form already."""
     type_ = column.type
     if pa.types.is_floating(type_):
         return _floats(column)
@@ -62,7 +62,7 @@ def _floats(column: pa.Array) -> pa.Array | None:
 
 
 def _items(column: pa.Array) -> pa.Array | None:
-    """Arrays and maps, the entries of a map by their keys."""
+    """Return arrays or maps in canonical form; the entries of a map are sorted by key."""
     is_map = pa.types.is_map(column.type)
     offsets = offsets_of(column).astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])

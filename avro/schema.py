@@ -20,18 +20,18 @@ __all__ = ["Field", "Record", "Type", "TypeKind"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _LONGEST = 2 << 20
-"""The most characters of a schema. A registry of Confluent's keeps half of that."""
+"""The most characters of a schema. Confluent's registry accepts half of that."""
 
 _DEEPEST = 400
-"""How deep the JSON of a schema may be nested: each type inside another is up to four brackets."""
+"""The maximum depth of a schema's JSON: each nested type takes up to four brackets."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Columns in the order in which their values stand in a payload.
+    """Columns in the order of their values in a payload.
 
-    `bare` says that the schema is the single column's type itself and not a record of it, as keys of topics often are;
-    the bytes are the same. A record without columns is allowed: its payloads are empty.
+    `bare`: the schema is the type of the single column itself, not a record with that column, as is common for the keys
+    of topics; the bytes are the same. A record without columns is allowed: its payloads are empty.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Record:
 
     @classmethod
     def of(cls, columns: Mapping[str, str], name: str = "Row") -> Record:
-        """A record from column names and SQL types; nullable columns get the default NULL. Raises SchemaError."""
+        """Return a record of column names and SQL types; nullable columns get the default NULL. Raises SchemaError."""
         fields = []
         for column, text in columns.items():
             if not _NAME.fullmatch(column):
@@ -59,10 +59,10 @@ class Record:
 
     @classmethod
     def parse(cls, schema: Any, column: str = "value", references: Sequence[str] = ()) -> Record:
-        """A record from an Avro schema as JSON text or JSON-able values.
+        """Return a record from an Avro schema as JSON text or JSON-able values.
 
-        A schema that is no record becomes a bare record whose one column is called `column`. `references` are schemas
-        whose types it may use by name. Raises SchemaError.
+        A schema that is not a record becomes a bare record whose one column is called `column`. `references` are
+        schemas whose types it may use by name. Raises SchemaError.
         """
         if isinstance(schema, bytes | str):
             schema = _parsed(schema)
@@ -71,13 +71,13 @@ class Record:
             reader.type(_parsed(reference), "", ())
         if isinstance(schema, dict) and schema.get("type") in ("record", "error"):
             name = reader.define(schema, "")
-            # The columns are read as if outside of the record, so that each is complete even where it contains the
-            # whole record again.
+            # The columns are read as if outside the record, so that each is complete even if it contains the whole
+            # record again.
             return cls(name, reader.fields(schema, name.rpartition(".")[0], ()))
         return cls(column, (Field(column, reader.type(schema, "", ())),), bare=True)
 
     def to_json(self) -> str:
-        """The Avro schema as JSON text, the same for equal records."""
+        """Return the Avro schema as JSON text; equal records have equal text."""
         return json.dumps(self.avro)
 
     @property
@@ -97,30 +97,30 @@ class Record:
     @property
     def arrow(self) -> pa.Schema:
         """The Arrow schema of the decoded columns."""
-        import pyarrow as pa  # noqa: PLC0415 -- who only plans does without
+        import pyarrow as pa  # noqa: PLC0415 -- planning must not import Arrow
 
         return pa.schema([pa.field(column.name, column.type.arrow, column.type.nullable) for column in self.fields])
 
     def index(self, name: str) -> int:
-        """The place of a column. Raises SchemaError for a name that is not there."""
+        """Return the index of a column. Raises SchemaError for an unknown name."""
         if name not in self.names:
             raise SchemaError(f"record {self.name!r} has no column {name!r}; it has {', '.join(self.names) or 'none'}")
         return self.names.index(name)
 
     def field(self, name: str) -> Field:
-        """A column by name. Raises SchemaError."""
+        """Return a column by name. Raises SchemaError."""
         return self.fields[self.index(name)]
 
     def type(self, name: str) -> Type:
-        """The type of a column. Raises SchemaError."""
+        """Return the type of a column. Raises SchemaError."""
         return self.field(name).type
 
     def select(self, names: Iterable[str]) -> Record:
-        """The columns of these names in this order. Raises SchemaError."""
+        """Return a record of the columns with these names, in this order. Raises SchemaError."""
         return Record(self.name, tuple(self.field(name) for name in names))
 
     def rename(self, mapping: Mapping[str, str]) -> Record:
-        """The same columns, those in `mapping` under their new names. Raises SchemaError if two become one."""
+        """Return the same columns, renamed by `mapping`. Raises SchemaError if two columns get the same name."""
         return replace(
             self,
             fields=tuple(replace(column, name=mapping.get(column.name, column.name)) for column in self.fields),
@@ -128,11 +128,11 @@ class Record:
 
     @property
     def plain(self) -> Record:
-        """The same columns without what a writer says of their values (`Type.says`)."""
+        """The same columns without the writer's statements about their values (`Type.says`)."""
         return replace(self, fields=tuple(replace(column, type=column.type.plain) for column in self.fields))
 
     def nullable(self) -> Record:
-        """The same columns, all of them nullable; those that become so get the default NULL."""
+        """Return the same columns, all nullable; columns that were NOT NULL get the default NULL, unions get none."""
         return replace(
             self,
             fields=tuple(
@@ -146,18 +146,18 @@ class Record:
         )
 
     def concat(self, other: Record) -> Record:
-        """The columns of this record and then those of `other`. Raises SchemaError if they share a name."""
+        """Return the columns of this record, then the columns of `other`. Raises SchemaError if they share a name."""
         return Record(self.name, self.fields + other.fields)
 
     def same_rows(self, other: Record) -> bool:
-        """Whether every payload under one schema is the same row under the other, by position; names do not matter."""
+        """Return whether every payload is the same row under both schemas, by position; column names do not matter."""
         return len(self.fields) == len(other.fields) and all(
             mine.type.same_value(theirs.type) for mine, theirs in zip(self.fields, other.fields, strict=True)
         )
 
 
 def _parsed(text: bytes | str) -> Any:
-    """The JSON of a schema, or the name that it is. Raises SchemaError."""
+    """Return the JSON of a schema, or the type name that the text consists of. Raises SchemaError."""
     if len(text) > _LONGEST:
         raise SchemaError(f"the schema is too large: {len(text):,} characters, and {_LONGEST:,} are the most")
     try:

@@ -1,7 +1,7 @@
-"""Fields of packed rows as spans of their bytes, ready to be taken over into other rows.
+"""Fields of packed rows as spans of their bytes, ready to be copied into other rows.
 
-Spans that do not overlap within a row share one Arrow array over the source's buffer, so a row that is put together
-from several of them costs one gather and no copy of the source.
+Spans that do not overlap within a row share one Arrow array over the source's buffer. A row that is built from several
+of them therefore costs one gather and no copy of the source.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rowkind.avro.buffers import Bytes, Ints, binary_from
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """In every row the bytes from `starts` to `ends`.
+    """The bytes from `starts` to `ends` in every row.
 
-    `low` and `high` say the same for all rows alike: spans with `low < high <= other.low` never overlap, and where
-    `high == other.low` the one ends where the other begins.
+    `low` and `high` express the same bounds for all rows at once. Spans with `low < high <= other.low` never overlap;
+    if `high == other.low`, the other span begins where this one ends.
     """
 
     starts: Ints
@@ -33,11 +33,11 @@ class Span:
 Other = TypeVar("Other")
 
 Piece = tuple[pa.BinaryArray, int, int]
-"""An array, the element of it in the first row, and how many elements further the next row's is."""
+"""An array, the index of the first row's element, and the step to the next row's element."""
 
 
 def merge_adjacent(layout: Sequence[Span | Other]) -> list[Span | Other]:
-    """The same layout with neighbouring spans that are neighbours in their row as well made one."""
+    """Merge neighbouring spans of a layout that are also adjacent in their row."""
     merged: list[Span | Other] = []
     for part in layout:
         last = merged[-1] if merged else None
@@ -49,7 +49,7 @@ def merge_adjacent(layout: Sequence[Span | Other]) -> list[Span | Other]:
 
 
 def pool_spans(spans: Sequence[Span], data: Bytes, rows: Ints | None) -> list[Piece]:
-    """A piece for each span, over `data`, for the rows given, or for all."""
+    """Return a piece over `data` for each span, for the given rows or, if None, for all rows."""
     pools: list[list[int]] = []
     pieces: dict[int, Piece] = {}
     for i in sorted(range(len(spans)), key=lambda i: (spans[i].low, spans[i].high)):

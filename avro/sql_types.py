@@ -1,8 +1,8 @@
-"""SQL type names, as Spark and Flink write them, in the words of Avro.
+"""Convert SQL type names, as Spark and Flink write them, to Avro schemas.
 
-`to_avro` turns a type's text into an Avro schema as JSON-able values; `schema.Type` reads those. Widths that Avro does
+`to_avro` turns a type's text into an Avro schema as JSON-able values, which `schema.Type` reads. Widths that Avro does
 not have become the next wider one: TINYINT and SMALLINT are `int`. As in Spark SQL, TIMESTAMP is an instant; the type
-without a time zone is TIMESTAMP_NTZ. What is not `NOT NULL` is a union with null, null first.
+without a time zone is TIMESTAMP_NTZ. A type without `NOT NULL` is a union with null, null first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ACCEPTED = (
 
 
 def to_avro(text: str, name: str = "Row") -> Any:
-    """The Avro schema of an SQL type; `name` begins the names of the records inside it. Raises SchemaError."""
+    """Return the Avro schema of an SQL type; the names of records inside it begin with `name`. Raises SchemaError."""
     parser = _Parser(text)
     schema = parser.type(name)
     if parser.peek():
@@ -55,7 +55,7 @@ def to_avro(text: str, name: str = "Row") -> Any:
 
 
 class _Parser:
-    """Recursive descent over the tokens of one type."""
+    """Recursive-descent parser over the tokens of one type."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -82,7 +82,7 @@ class _Parser:
         return self._tokens[self._at - 1]
 
     def accept(self, *words: str) -> bool:
-        """Take these tokens if they come next, all of them or none."""
+        """Take these tokens if all of them come next, or take none."""
         found = tuple(token.upper() for token in self._tokens[self._at : self._at + len(words)])
         if found != words:
             return False
@@ -94,7 +94,7 @@ class _Parser:
             raise self.error(f"{word!r} is missing before {self.peek() or 'the end'!r}")
 
     def numbers(self, most: int) -> list[int]:
-        """The arguments in parentheses, if there are any."""
+        """Return the arguments in parentheses, if there are any."""
         found: list[int] = []
         if self.accept("("):
             while True:
@@ -190,5 +190,5 @@ class _Parser:
 
 
 def default_of(schema: Any) -> dict[str, None]:
-    """The `default` entry of a field of this schema: null where null comes first, else none."""
+    """Return the `default` entry of a field with this schema: null if null comes first, else none."""
     return {"default": None} if schema == "null" or (isinstance(schema, list) and schema[0] == "null") else {}

@@ -1,7 +1,7 @@
-"""Decimals, dates and times as people and JSON spell them.
+"""Decimals, dates and times as people and JSON write them.
 
 DECIMAL                 its digits as text, "12.50", or a number
-TIMESTAMP               ISO-8601, without a zone UTC, or a number of ms since the epoch
+TIMESTAMP               ISO-8601, in UTC if it has no zone, or a number of ms since the epoch
 TIMESTAMP_NTZ, DATE, TIME    ISO-8601
 """
 
@@ -23,21 +23,22 @@ from rowkind.avro.type import Type
 _DIGITS = Context(prec=100)
 
 _MOST_SCALE = 1_000
-"""More digits or a higher scale than any database has: computed with, they would take memory without end."""
+"""The highest scale and the most bytes of a decimal. No database has more, and computing with more could exhaust the
+memory."""
 
 _FIRST_DAY = -719_162
-"""The first of January of the year 1."""
+"""January 1 of the year 1, in days since 1970."""
 
 _SPELLED = frozenset({"decimal", "date", "time-millis", "time-micros"})
-"""Logical types that are read from text, beside timestamps."""
+"""Logical types that are read from text, besides timestamps."""
 
 
-class ValueProblem(ValueError):  # noqa: N818 -- said to people as it is
-    """A value that is none of its column's type."""
+class ValueProblem(ValueError):  # noqa: N818 -- its text is shown to people unchanged
+    """A value that is not of its column's type."""
 
 
 def shown(value: Any) -> str:
-    """A value as whoever gave it wrote it: as JSON where that has such values, or else as Python does."""
+    """Return a value as its author wrote it: as JSON if JSON has such values, otherwise as Python code."""
     if isinstance(value, Decimal):
         return str(value)
     try:
@@ -47,7 +48,7 @@ def shown(value: Any) -> str:
 
 
 def spelled(type_: Type, value: Any) -> Any:
-    """A value of one of these types, for Arrow. Raises ValueProblem."""
+    """Convert a value of one of these types for Arrow. Raises ValueProblem."""
     match type_.logical:
         case "date" if type(value) is date:
             return value
@@ -66,7 +67,7 @@ def spelled(type_: Type, value: Any) -> Any:
 def _decimal(type_: Type, value: Any) -> Decimal:
     if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool):
         try:
-            # A float stands for the shortest number that it is nearest to: 12.3, whatever its bits come to.
+            # A float denotes the shortest decimal that rounds to it, such as 12.3, not its exact binary value.
             number = Decimal(repr(float(value)) if isinstance(value, float) else value)
             exact = number.quantize(Decimal(1).scaleb(-type_.scale), context=_DIGITS)
         except InvalidOperation:
@@ -79,19 +80,19 @@ def _decimal(type_: Type, value: Any) -> Decimal:
 
 
 def _in_utc(value: time) -> time:
-    """A time of day; one with a zone is in UTC, of whichever day."""
+    """Return a time of day; a time with a zone is converted to UTC, and its day is dropped."""
     if value.tzinfo is None:
         return value
     return datetime.combine(datetime(2000, 1, 2, tzinfo=UTC), value).astimezone(UTC).time()
 
 
 def unit_of(type_: Type) -> int:
-    """How many units of a timestamp or a time are a second."""
+    """Return how many units of a timestamp or a time make up a second."""
     return PER_SECOND[(type_.logical or "").rpartition("-")[2]]
 
 
 def _timestamp(type_: Type, value: Any) -> int:
-    """Units since the epoch, which is what Arrow takes for any unit."""
+    """Return units since the epoch, which Arrow accepts for any unit."""
     per_second = unit_of(type_)
     if isinstance(value, int) and not isinstance(value, bool):
         return _within(type_, value, value * per_second // 1000)
@@ -106,7 +107,7 @@ def _timestamp(type_: Type, value: Any) -> int:
 
 
 def is_local(type_: Type) -> bool:
-    """Whether a timestamp is in no time zone."""
+    """Return whether a timestamp has no time zone."""
     return type_.logical is not None and type_.logical.startswith("local")
 
 
@@ -119,7 +120,7 @@ def _within(type_: Type, value: Any, number: int) -> int:
 
 
 def parsed(value: Any, parse: Callable[[str], Any], expected: str) -> Any:
-    """What a text says. Raises ValueProblem for one that does not, and for anything else."""
+    """Parse a text. Raises ValueProblem for an invalid text, and for any other value."""
     try:
         if isinstance(value, str):
             return parse(value)
@@ -129,14 +130,15 @@ def parsed(value: Any, parse: Callable[[str], Any], expected: str) -> Any:
 
 
 def is_spelled(type_: Type) -> bool:
-    """Whether values of a type may be text."""
+    """Return whether values of a type may be text."""
     return type_.logical in _SPELLED or (type_.logical is not None and "timestamp" in type_.logical)
 
 
 def spelled_alike(type_: Type, texts: pa.StringArray) -> pa.Array | None:
-    """A column as `spelled` has each text of it, in a fraction of the time; None if Arrow does not know one of them.
+    """Return the values that `spelled` returns for each text, as a column and much faster; None if Arrow cannot.
 
-    Arrow knows fewer ways to spell a value, and means the same by them, but for years before the first.
+    Arrow accepts fewer forms, with the same meaning except for years before the year 1. The result is None if Arrow
+    cannot parse a text, or if a year is before 1.
     """
     if type_.logical in ("time-millis", "time-micros"):
         return None
@@ -152,7 +154,7 @@ def spelled_alike(type_: Type, texts: pa.StringArray) -> pa.Array | None:
 
 
 def scaled(scale: int, value: bytes) -> Decimal:
-    """A decimal of Debezium's that brings its scale with it: big-endian two's complement."""
+    """Return a Debezium decimal with its own scale, from big-endian two's complement. Raises ValueProblem."""
     number = int.from_bytes(value, "big", signed=True)
     if abs(scale) > _MOST_SCALE or len(value) > _MOST_SCALE:
         raise ValueProblem(f"a decimal of {len(value)} bytes and scale {scale} is too long to be a number here")

@@ -1,6 +1,6 @@
-"""What a number stands for that is a date, a time or a timestamp: which of them, and in which unit.
+"""The meaning of a number that is a date, a time or a timestamp: which of the three it is, and in which unit.
 
-Avro has logical types for some, Debezium has names for others, and of a bare number the table may say the unit.
+Avro has logical types for some, Debezium has names for others, and a table may declare the unit of a bare number.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from rowkind.avro.type import Type
 TimeUnit = Literal["days", "seconds", "millis", "micros", "nanos"]
 
 UNITS: Mapping[str, int] = {"days": 0, "seconds": 1, **PER_SECOND}
-"""The units that a table may say of a number, as units per second; a day is none of them."""
+"""The units that a table may declare for a number, as units per second; 0 for days."""
 
 _OF = {"date": "date", "time": "time", "timestamp": "timestamp", "local-timestamp": "timestamp"}
 _SAID: Mapping[str, tuple[str, int]] = {"io.debezium.time.NanoTime": ("time", PER_SECOND["nanos"])}
 """Debezium's numbers for which Avro has no logical type."""
 
 _FINEST_USUAL = PER_SECOND["micros"]
-"""The unit of TIME and TIMESTAMP, the finest that SQL computes with: what is finer is cut off there."""
+"""The unit of TIME and TIMESTAMP, the finest that SQL computes with; finer digits are cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """A number of units: a date's since 1970, a time's since midnight, a timestamp's since 1970.
+    """The kind and unit of a number: a date or a timestamp counts from 1970, a time from midnight.
 
-    `per_second` is 0 for days.
+    `per_second` is the number of units per second, 0 for days.
     """
 
     of: str
@@ -39,7 +39,10 @@ class Ticks:
 
 
 def ticks(type_: Type, wanted: Ticks | None = None) -> Ticks | None:
-    """What numbers of a type count; None for other types. `wanted` is what a number whose unit is said is read as."""
+    """Return the kind and unit of a type's numbers, or None if it has none.
+
+    A bare number has a unit only if the table declares it; its kind is then the kind of `wanted`.
+    """
     if type_.logical is not None:
         base, _, unit = type_.logical.rpartition("-")
         if type_.logical == "date":
@@ -51,7 +54,7 @@ def ticks(type_: Type, wanted: Ticks | None = None) -> Ticks | None:
 
 
 def readable(source: Ticks, wanted: Ticks) -> bool:
-    """Whether numbers of `source` are read as `wanted`: digits are cut off only where the usual type has no more."""
+    """Return whether numbers of `source` can be read as `wanted`; only the usual type may cut off digits."""
     if source.of != wanted.of or (source.per_second == 0) != (wanted.per_second == 0):
         return False
     return source.per_second <= wanted.per_second or wanted.per_second == _FINEST_USUAL
@@ -59,7 +62,7 @@ def readable(source: Ticks, wanted: Ticks) -> bool:
 
 @lru_cache(maxsize=256)
 def with_units(writer: Record, units: tuple[tuple[str, TimeUnit], ...]) -> Record:
-    """A writer's record whose bare numbers in these columns are in the units that the table says of them."""
+    """Return a writer's record whose bare numbers in these columns have the units that the table declares."""
     said = dict(units)
     return replace(
         writer,

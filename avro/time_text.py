@@ -1,7 +1,7 @@
-"""Dates and times as ISO 8601 text, both ways, in every year that a column can hold.
+"""Dates and times as ISO 8601 text, in both directions, in every year that a column can hold.
 
-Python's dates end at the years 1 and 9999. The calendar repeats after 400 years, so other years are computed 400 years,
-or a multiple of that, earlier or later. They are written with a sign: +10000-01-01, and -0001-12-31 for 2 BC.
+Python's dates end at the years 1 and 9999. The calendar repeats every 400 years, so other years are computed a multiple
+of 400 years earlier or later. They are written with a sign: +10000-01-01, and -0001-12-31 for 2 BC.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from datetime import UTC, date, datetime, timedelta
 
 PER_SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
-"""Units of a timestamp."""
+"""Units of a timestamp per second."""
 
 _REPEAT_YEARS, _REPEAT_DAYS = 400, 146_097
 _FIRST = date(1970, 1, 1).toordinal()
 _DAY = 86_400
 _YEAR_400, _YEAR_2400 = (date(year, 1, 1).toordinal() - _FIRST for year in (400, 2400))
 _FIRST_SAFE, _LAST_SAFE = (date(year, 1, 1).toordinal() - _FIRST for year in (2, 9999))
-"""Where an offset of some hours does not leave Python's years."""
+"""The days between which an offset of some hours does not leave Python's years."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIGNED_YEAR = re.compile(r"([+-]\d{4,9}|0000)(?=-)")
@@ -25,19 +25,19 @@ _NANOS = re.compile(r"(?<=[.,]\d{6})\d+")
 
 
 def date_text(days: int) -> str:
-    """A number of days since 1970, 2026-01-31."""
+    """Return a number of days since 1970 as text, such as 2026-01-31."""
     repeats, rest = divmod(days, _REPEAT_DAYS)
     text = date.fromordinal(_FIRST + rest).isoformat()
     return f"{year_text(int(text[:4]) + repeats * _REPEAT_YEARS)}{text[4:]}" if repeats else text
 
 
 def year_text(year: int) -> str:
-    """Four digits; a sign and at least four digits where that is no such year."""
+    """Return a year with four digits; outside 0 to 9999, with a sign and at least four digits."""
     return f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
 
 
 def moment_text(since: int, per_second: int) -> str:
-    """A time since 1970, 2026-01-31T12:00:00.123, with groups of three digits of a second up to the last not zero."""
+    """Return a time since 1970, such as 2026-01-31T12:00:00.123, with as few groups of three decimals as possible."""
     seconds, fraction = divmod(since, per_second)
     days, second = divmod(seconds, _DAY)
     text = f"{date_text(days)}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
@@ -48,26 +48,29 @@ def moment_text(since: int, per_second: int) -> str:
 
 
 def time_text(since: int, per_second: int) -> str:
-    """A time since midnight, 12:30:00.500000; other databases also have ones before 00:00:00 and after 24:00:00."""
+    """Return a time since midnight, such as 12:30:00.500000.
+
+    Other databases also have times before 00:00:00 and after 24:00:00.
+    """
     seconds, fraction = divmod(abs(since), per_second)
     text = f"{'-' if since < 0 else ''}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return f"{text}.{fraction * (1_000_000 // per_second):06}" if fraction else text
 
 
 def days_of(text: str) -> int:
-    """The days since 1970 of a date. Raises ValueError."""
+    """Return the days since 1970 of a date. Raises ValueError."""
     within, repeats = _within(text)
     return date.fromisoformat(within).toordinal() - _FIRST + repeats * _REPEAT_DAYS
 
 
 def days_of_date(year: int, month: int, day: int) -> int:
-    """The days since 1970 of a date. Raises ValueError where there is none."""
+    """Return the days since 1970 of a date. Raises ValueError if the date does not exist."""
     moved, repeats = near_year(year)
     return date(moved, month, day).toordinal() - _FIRST + repeats * _REPEAT_DAYS
 
 
 def moment_of(text: str, per_second: int) -> tuple[int, bool]:
-    """A time since 1970, and whether the text says in which zone; without one it is in UTC. Raises ValueError.
+    """Return a time since 1970, and whether the text has a zone; without one it is in UTC. Raises ValueError.
 
     Digits that the unit does not have are cut off.
     """
@@ -80,13 +83,13 @@ def moment_of(text: str, per_second: int) -> tuple[int, bool]:
 
 
 def units_of(moment: datetime, per_second: int) -> int:
-    """A moment of Python's in a unit since 1970."""
+    """Return a Python datetime as units since 1970; without a zone it is in UTC."""
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
     return since // timedelta(microseconds=1) * per_second // PER_SECOND["micros"]
 
 
 def near(micros: int) -> tuple[datetime, int]:
-    """A moment in UTC that Python knows, and how many microseconds later the one asked for is."""
+    """Return a moment in UTC within Python's years, and how many microseconds later the requested moment is."""
     days, rest = divmod(micros, _DAY * PER_SECOND["micros"])
     repeats = 0
     if not _FIRST_SAFE <= days < _LAST_SAFE:
@@ -97,9 +100,9 @@ def near(micros: int) -> tuple[datetime, int]:
 
 
 def near_year(year: int) -> tuple[int, int]:
-    """A year with the same calendar that Python knows, and how many times 400 years later the one asked for is.
+    """Return a year with the same calendar within Python's years, and how many times 400 years later the given one is.
 
-    Time zones follow the same rules in both.
+    Time zones follow the same rules in both years.
     """
     if 1 < year < 9999:
         return year, 0
@@ -109,12 +112,12 @@ def near_year(year: int) -> tuple[int, int]:
 
 
 def later(repeats: int) -> int:
-    """So many times 400 years, in microseconds."""
+    """Return `repeats` times 400 years, in microseconds."""
     return repeats * _REPEAT_DAYS * _DAY * PER_SECOND["micros"]
 
 
 def _within(text: str) -> tuple[str, int]:
-    """The text in a year that Python knows, and how many times 400 years later it is."""
+    """Return the text with a year within Python's years, and how many times 400 years later the given one is."""
     found = _SIGNED_YEAR.match(text)
     if found is None:
         return text, 0

@@ -1,4 +1,4 @@
-"""Timestamps in all the forms in which Spark reads them from text."""
+"""Parse timestamps and dates in all forms in which Spark reads them from text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MOMENT = re.compile(
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
 FIRST_MOMENT, LAST_MOMENT = -9_223_372_022_400_000_000, 2**63 - 2
 FIRST_DATE, LAST_DATE = -(2**31) + 2, 2**31 - 2
-"""What DuckDB computes with: microseconds and days since 1970. At both ends a little less than a column can hold."""
+"""The range that DuckDB computes with, in microseconds and days since 1970: slightly less than a column can hold."""
 
 
 def moment_of(text: str, instant: bool) -> int | None:
-    """Microseconds since 1970; None for a text that is no timestamp. A local time ignores its zone."""
+    """Return microseconds since 1970, or None if the text is not a timestamp. A local time ignores its zone."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         return None
@@ -39,7 +39,10 @@ def moment_of(text: str, instant: bool) -> int | None:
 
 
 def date_of(text: str) -> int | None:
-    """Days since 1970; None for a text that is no date. Days may lack their zeros, months and years their days."""
+    """Return days since 1970, or None if the text is not a date.
+
+    Months and days may lack a leading zero, or be missing altogether.
+    """
     found = _DATE.fullmatch(text)
     try:
         days = days_of_date(*(int(part or 1) for part in found.groups())) if found else None
@@ -50,7 +53,7 @@ def date_of(text: str) -> int | None:
 
 @lru_cache(maxsize=256)
 def zone_of(name: str) -> tzinfo:
-    """The zone of this name or offset. Raises ValueError or LookupError where there is none."""
+    """Return the zone with this name or offset. Raises ValueError or LookupError if there is none."""
     if name in ("Z", "UTC", "GMT", "UT"):
         return UTC
     found = _OFFSET.fullmatch(name)

@@ -1,10 +1,10 @@
 """The type of a column: one value that is Avro on the wire, SQL in the plan and Arrow in memory.
 
-A `Type` is a self-contained tree: named Avro types are written out wherever they are used, and only a record that
-contains itself is named again inside (`kind` "reference"). Read from JSON and written back, schemas keep what decides
-the bytes and what schema resolution needs: names, aliases, defaults, the order of union branches. Documentation and
-unknown attributes are dropped, and so is a logical type that does not fit its base type. Where there is none, Connect's
-`connect.name` may say what it would be; that name is kept, as it may also say what no logical type does.
+A `Type` is a self-contained tree. Named Avro types are written out wherever they are used; only a record that contains
+itself is referred to by name inside (`kind` "reference"). Reading and writing a schema preserves everything that
+decides the bytes or that schema resolution needs: names, aliases, defaults, the order of union branches. Documentation,
+unknown attributes, and logical types that do not fit their base type are dropped. Connect's `connect.name` may stand in
+for a missing logical type. The name is kept, as it may also mean something that no logical type does.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "str
 _MOST_NODES = 20_000
 _LONG = 250
 _DEEPEST = 100
-"""How deep types may be nested when written out: whatever walks them calls itself at each level."""
+"""The maximum depth of types when written out, because code that walks them recurses at each level."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column, or a field of a nested record: its default is JSON text, None for no default."""
+    """A column, or a field of a nested record. The default is JSON text, or None for no default."""
 
     name: str
     type: Type
@@ -50,12 +50,12 @@ class Field:
 class Type:
     """An Avro type.
 
-    - `nullable` with any kind but "null" and "union" stands for the union of the type and null; `null_first` is the
-      order of its two branches. A "union" is nullable where one of its `branches` is null.
-    - `logical` is set only where it fits: decimal, date, time-*, timestamp-*, local-timestamp-*, uuid, duration.
+    - `nullable` with any kind but "null" and "union" means the union of the type and null; `null_first` is the order of
+      its two branches. A "union" is nullable if one of its `branches` is null.
+    - `logical` is set only if it fits: decimal, date, time-*, timestamp-*, local-timestamp-*, uuid, duration.
     - `precision`, `scale` belong to decimals, `size` to fixed, `symbols` and `default` to enums, `items` to arrays and
       maps (the values), `fields` to records, `branches` to unions, `name` to named types.
-    - `says`: what a writer's schema says of a value besides its Avro type: a name of Connect's or Debezium's
+    - `says`: an attribute that a writer's schema gives to a value besides its Avro type: a Connect or Debezium name
       (`connect.name`), "big-decimal", or the unit of a number (`avro.ticks`). It does not change the bytes.
     """
 
@@ -77,12 +77,12 @@ class Type:
     @classmethod
     @cache
     def of(cls, text: str, name: str = "Row") -> Type:
-        """The type that an SQL type name stands for, e.g. `DECIMAL(10,2) NOT NULL`. Raises SchemaError."""
+        """Return the type of an SQL type name, e.g. `DECIMAL(10,2) NOT NULL`. Raises SchemaError."""
         return cls.parse(sql_types.to_avro(text, name))
 
     @classmethod
     def parse(cls, schema: Any) -> Type:
-        """The type of an Avro schema given as JSON-able values. Raises SchemaError."""
+        """Return the type of an Avro schema given as JSON-able values. Raises SchemaError."""
         return SchemaReader().type(schema, "", ())
 
     @property
@@ -92,12 +92,12 @@ class Type:
 
     @property
     def opaque(self) -> bool:
-        """Whether the value is only handed on, packed: general unions, records that contain themselves, durations."""
+        """Whether the value is only passed on, packed: general unions, recursive records, durations."""
         return self.kind in ("union", "reference") or self.logical == "duration"
 
     @property
     def orderable(self) -> bool:
-        """Whether the type may be a key or an order: it has comparable bytes."""
+        """Whether the type may be a key or an order, that is, whether it has comparable bytes."""
         return not self.opaque and self.kind not in ("record", "array", "map", "null")
 
     @property
@@ -126,8 +126,8 @@ class Type:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type of a column of these; opaque types are binary: the packed value."""
-        import pyarrow as pa  # noqa: PLC0415 -- who only plans does without
+        """The Arrow type of a column of this type; an opaque type is binary and has packed values."""
+        import pyarrow as pa  # noqa: PLC0415 -- planning must not import Arrow
 
         from rowkind.avro.arrow_types import ARROW  # noqa: PLC0415 -- as above
 
@@ -164,7 +164,7 @@ class Type:
         return replace(self, nullable=False, null_first=True) if self.optional else self
 
     def as_nullable(self) -> Type:
-        """The same type with NULL: null comes first, but in a union last, so that other branches keep their place."""
+        """Return the type with NULL. Null comes first, but last in a union, so that other branches keep their index."""
         if self.nullable:
             return self
         if self.kind == "union":
@@ -172,7 +172,7 @@ class Type:
         return replace(self, nullable=True, null_first=True)
 
     def walk(self) -> Iterator[Type]:
-        """This type and everything inside it."""
+        """Yield this type and all types inside it."""
         yield self
         inner = [self.items] if self.items else [field.type for field in self.fields] or list(self.branches)
         for item in inner:
@@ -180,7 +180,7 @@ class Type:
 
     @property
     def plain(self) -> Type:
-        """The type without what a writer says of its values."""
+        """The type without the writer's statements about its values (`says`)."""
         return replace(
             self,
             says="",
@@ -190,7 +190,7 @@ class Type:
         )
 
     def same_value(self, other: Type) -> bool:
-        """Whether the bytes of every value of one are the bytes of the same value of the other; names do not matter."""
+        """Return whether equal values of both types have equal bytes and meaning; names of types do not matter."""
         return _meaning(self, ()) == _meaning(other, ())
 
     def __str__(self) -> str:
@@ -198,7 +198,7 @@ class Type:
 
 
 def _meaning(type_: Type, inside: tuple[str, ...]) -> tuple[Any, ...]:
-    """What decides the bytes of a value and what they mean; a record inside itself is so many levels up."""
+    """Return everything that decides a value's bytes and their meaning; a reference is the number of levels up."""
     if type_.kind == "record":
         inside = (*inside, type_.name)
     return (
@@ -214,7 +214,7 @@ def _meaning(type_: Type, inside: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def null_branch(union: Type) -> int:
-    """The place of null among the branches of a nullable union."""
+    """Return the index of null among the branches of a nullable union."""
     return [branch.kind for branch in union.branches].index("null")
 
 
@@ -226,7 +226,7 @@ class SchemaReader:
         self._nodes = self._depth = 0
 
     def type(self, schema: Any, namespace: str, inside: tuple[str, ...]) -> Type:
-        """The type of `schema` in a namespace, inside the records of these full names."""
+        """Return the type of `schema` in a namespace; `inside` are the full names of the enclosing records."""
         self._nodes += 1
         if self._nodes > _MOST_NODES:
             raise SchemaError(f"the schema is too large: more than {_MOST_NODES} types when written out")
@@ -260,7 +260,7 @@ class SchemaReader:
                 return replace(base, **said_of(base.kind, base.size, schema)) if known else base
 
     def define(self, schema: dict[str, Any], namespace: str) -> str:
-        """Remember a named type; its full name."""
+        """Register a named type, and return its full name."""
         name = _entry(schema, "name")
         if "." not in name and schema.get("namespace", namespace):
             name = f"{schema.get('namespace', namespace)}.{name}"
@@ -268,14 +268,14 @@ class SchemaReader:
         return cast("str", name)
 
     def fields(self, schema: dict[str, Any], namespace: str, inside: tuple[str, ...]) -> tuple[Field, ...]:
-        """The fields of a record."""
+        """Return the fields of a record."""
         fields = []
         for field in _entry(schema, "fields"):
             name = _entry(field, "name")
             try:
                 type_ = self.type(_entry(field, "type"), namespace, inside)
             except SchemaError as error:
-                # Of a place that is deep inside, the innermost fields say enough.
+                # For a place deep inside, the innermost fields say enough.
                 told = str(error)
                 raise SchemaError(told if len(told) > _LONG else f"field {name!r}: {told}") from None
             default = json.dumps(field["default"], sort_keys=True) if "default" in field else None
@@ -320,10 +320,10 @@ def _entry(schema: dict[str, Any], name: str) -> Any:
 
 
 class SchemaWriter:
-    """Writes types as JSON, each named type in full where it comes first.
+    """Writes types as JSON, each named type in full at its first use.
 
-    Records of different origin are put together by the plan, so one name may stand for two types: the later one gets a
-    number behind it. The names decide nothing on the wire.
+    The plan combines records of different origin, so one name may denote two types. The second one then gets a number
+    as a suffix. Names have no effect on the wire.
     """
 
     def __init__(self) -> None:
@@ -331,7 +331,7 @@ class SchemaWriter:
         self._open: dict[str, str] = {}
 
     def type(self, type_: Type, namespace: str) -> Any:
-        """The JSON-able schema of a type inside a namespace."""
+        """Return the JSON-able schema of a type inside a namespace."""
         if type_.optional:
             inner = self.type(type_.required, namespace)
             return ["null", inner] if type_.null_first else [inner, "null"]
@@ -355,7 +355,7 @@ class SchemaWriter:
                 return {"type": type_.kind, **logical} if logical else type_.kind
 
     def fields(self, fields: tuple[Field, ...], namespace: str) -> list[dict[str, Any]]:
-        """The JSON-able fields of a record."""
+        """Return the JSON-able fields of a record."""
         return [
             {
                 "name": field.name,
@@ -367,7 +367,7 @@ class SchemaWriter:
         ]
 
     def claim(self, type_: Type, namespace: str) -> tuple[str, bool]:
-        """The full name to write for a named type, and whether it stands there already."""
+        """Return the full name to write for a named type, and whether its definition has been written already."""
         base = name = type_.name if "." in type_.name or not namespace else f"{namespace}.{type_.name}"
         number = 1
         while name in self._written:

@@ -1,4 +1,4 @@
-"""What an Avro type or logical type is in SQL, and which base a logical type of one number has."""
+"""The SQL name of each Avro type and logical type, and the base type of each logical type that is one number."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ CONNECT_LOGICAL = {
     "org.apache.kafka.connect.data.Time": "time-millis",
     "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
 }
-"""The logical type that Connect says by the attribute `connect.name` alone."""
+"""The logical types that Connect expresses by the attribute `connect.name` alone."""

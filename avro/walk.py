@@ -1,8 +1,8 @@
-"""Finding the way through packed rows, all rows at once.
+"""Walk through packed rows, all rows at once.
 
-Each step reads or skips one value in all rows by a few NumPy operations, so a row of five fields costs about a hundred
-nanoseconds however many rows there are. Values inside arrays, maps and unions are walked the same way, over the rows
-that have a next one.
+Each step reads or skips one value in all rows by a few NumPy operations, so a row of five fields costs about 100 ns,
+however many rows there are. Values inside arrays, maps and unions are walked the same way, over the rows that have
+another value.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rowkind.avro.row_skip import Skipper, number, skipper
 from rowkind.avro.type import Type
 
 NamedTypes = Mapping[str, Type]
-"""The records that a type stands in, by name: what a reference inside it means."""
+"""The enclosing records of a type, by name; references inside the type point to them."""
 
 _MOST_EMPTY_ITEMS = 1 << 20
 _FEW = 16
 
 
 def skip(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int = 0) -> None:
-    """Move every row's cursor behind one value of this type, and check its structure on the way."""
+    """Move every row's cursor past one value of this type, and check its structure on the way."""
     if not len(cursor):
         return
     if type_.optional:
@@ -56,7 +56,7 @@ def skip(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int = 0) -> None
 
 
 def _skip_in(rows: Ints, type_: Type, cursor: Cursor, scope: NamedTypes, depth: int) -> None:
-    """Skip one value in these rows alone."""
+    """Skip one value in these rows only."""
     part = cursor.select(rows)
     skip(type_, part, scope, depth)
     cursor.merge(rows, part)
@@ -81,12 +81,12 @@ def _skip_scalar(type_: Type, cursor: Cursor) -> None:
 
 
 def width(type_: Type) -> int:
-    """The number of bytes of a type whose values all take the same."""
+    """Return the number of bytes of a type whose values all have the same size."""
     return {"float": 4, "double": 8}.get(type_.kind, type_.size)
 
 
 def least_bytes(type_: Type) -> int:
-    """The least number of bytes that a value takes; 0 only where values may take none at all."""
+    """Return the minimum number of bytes of a value; 0 only if values may be empty."""
     if type_.optional:
         return 1
     match type_.kind:
@@ -102,7 +102,7 @@ def least_bytes(type_: Type) -> int:
 
 @dataclass(slots=True)
 class Items:
-    """Where the items of arrays or maps begin: of each its row, and its key (of maps) and its value."""
+    """The positions of the items of arrays or maps: the row of each, and where its key (maps only) and value begin."""
 
     rows: list[Ints]
     keys: list[Ints]
@@ -110,10 +110,10 @@ class Items:
 
 
 def each_item(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int, found: Items | None) -> None:
-    """Walk the blocks of an array or map, and note in `found`, if there is one, where each item begins.
+    """Walk the blocks of an array or map, and record in `found`, if given, where each item begins.
 
-    Each step takes the next item of all rows that have one; when only a few rows with long arrays are left, these are
-    walked one by one. The byte size that may stand before a block is read and not believed.
+    Each step takes the next item of all rows that have one. When only a few rows with long arrays are left, they are
+    walked one by one. The byte size that may precede a block is read but not trusted.
     """
     keyed = type_.kind == "map"
     least = int(keyed) + least_bytes(type_.element)
@@ -153,7 +153,7 @@ def each_item(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int, found:
 
 
 def _walk_row(cursor: Cursor, row: int, left: int, single: Skipper, found: Items | None, *, keyed: bool) -> int:
-    """Walk up to `left` items of one row, and stop before one that is out of the ordinary; how many they were."""
+    """Walk up to `left` items of one row, stop before an irregular one, and return how many items were walked."""
     data = cursor.source.data.data
     at, end = int(cursor.position[row]), int(cursor.end[row])
     keys: list[int] = []
@@ -180,7 +180,7 @@ def _walk_row(cursor: Cursor, row: int, left: int, single: Skipper, found: Items
 
 
 def _block_count(head: Cursor, least: int) -> Ints:
-    """Read the header of a block in every row: the number of items, 0 at the end and for rows with a fault."""
+    """Read the header of a block in every row; return the number of items, 0 at the end and for rows with a fault."""
     count = head.varint()
     sized = np.flatnonzero((count < 0) & (head.fault == 0))
     if len(sized):

@@ -1,4 +1,4 @@
-"""The words of a changelog: its row kinds and its modes. Plain names, which a plan needs without a single column."""
+"""Row kinds and changelog modes, as plain names. Planning uses them without loading any column code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ChangelogMode = Literal["append", "retract", "upsert"]
 
 
 class RowKind(IntEnum):
-    """What a change does to its row; the ordinals are Flink's."""
+    """The effect of a change on its row; the ordinals are Flink's."""
 
     INSERT = 0
     UPDATE_BEFORE = 1

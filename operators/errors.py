@@ -1,16 +1,16 @@
-# ruff: noqa: N818 - the leaves are named for what happened, as the rest of the vocabulary is
-"""What can go wrong in an operator that is not a bug in it.
+# ruff: noqa: N818 - the leaf classes are named for what happened, like the rest of the vocabulary
+"""Errors in an operator that are not bugs in it.
 
     OperatorError
     ├── StateError
     │   ├── StateLost              a blob that the manifest names is not in the store
-    │   ├── StateCorrupted         a blob is there and is not what was written
+    │   ├── StateCorrupted         a blob exists, but is not what was written
     │   └── StateFormatUnknown     a blob was written by another release
-    ├── RowFailed                  a function of the job's fails on a row, or nothing can follow a match
-    └── BatchTooLarge              one batch of one shard gives more bytes than one Arrow array can hold
+    ├── RowFailed                  a function fails, a scalar subquery has several rows, or a match cannot skip on
+    └── BatchTooLarge              one batch of one shard emits more bytes than one Arrow array can hold
 
-Broken promises between our own parts are asserts, and changes that contradict the state are not errors at all: they
-come back as unmatched.
+Violations of contracts inside Rowkind are assertions. Changes that contradict the state are not errors: they are
+returned as unmatched.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rowkind.errors import RowkindError
 
 
 class OperatorError(RowkindError):
-    """Base of everything that an operator raises on purpose."""
+    """Base class of all errors that an operator raises on purpose."""
 
 
 class StateError(OperatorError):
@@ -47,7 +47,7 @@ class StateLost(StateError):
 
 
 class StateCorrupted(StateError):
-    """A blob cannot be read back as what was written.
+    """A blob differs from the content that was written.
 
     On call: look for disk faults on the checkpoint's storage, then restore the checkpoint or start from an empty one.
     """
@@ -77,12 +77,12 @@ class StateFormatUnknown(StateError):
 
 
 class RowFailed(OperatorError):
-    """What the job asks for cannot be done with a row of the batch; `seq` is the row's arrival number.
+    """A row of the batch makes the requested computation fail; `seq` is the row's arrival number.
 
-    `row` is the row's index in what was computed. Both are -1 if a function failed on a whole group. `advice` is a
-    sentence without its full stop.
+    `row` is the row's index in the computed rows, or -1 if no computed row failed. Both are -1 if a function failed on
+    a whole group. `advice` is a sentence without its full stop.
 
-    On call: do what it says. Leaving the row out is no way, for it could not be taken back later.
+    On call: follow the advice. Do not skip the row: it could not be retracted later.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class RowFailed(OperatorError):
         self.advice = advice
 
     def came_with(self, seq: int) -> RowFailed:
-        """The same of a row with this arrival number."""
+        """Return the same error for a row with this arrival number."""
         return RowFailed(self.text, self.row, seq, self.advice)
 
     def __reduce__(self) -> tuple[type[RowFailed], tuple[str, int, int, str]]:
@@ -103,7 +103,7 @@ class RowFailed(OperatorError):
 
 
 class BatchTooLarge(OperatorError):
-    """One batch of one shard gives more bytes of rows than one Arrow array can hold.
+    """One batch of one shard emits more bytes of rows than one Arrow array can hold.
 
     On call: lower the rows per batch, raise the number of shards, or look for a join key with very many rows on both
     sides.

@@ -1,13 +1,13 @@
 """Rowkind keeps the results of streaming SQL queries over Kafka changelogs up to date, on PySpark.
 
-    rowkind.Job          a job file: check it, explain it, try it on a few changes
-    rowkind.client       produce to a job's tables, and read what comes out of its sinks
+    rowkind.Job          a job file: check it, explain it, try it on a few changes, run it
+    rowkind.client       produce to a job's tables, and read its sinks
 
-    rowkind.operators    what a stateful operator is: changes in, changes out, over columns
-    rowkind.avro         rows as Avro
-    rowkind.service      everything that touches the world: job file, plan, Spark, Kafka, command line
+    rowkind.operators    the stateful operators: changes in, changes out, in columnar form
+    rowkind.avro         rows in Avro format
+    rowkind.service      the service: job file, plan, Spark, Kafka, command line
 
-The last three are the folders of these names at the top of the repository, linked from here.
+The last three packages are folders at the top of the repository, linked from here.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["Job", "RowkindError", "__version__", "client", "version"]
 
 
-# A type checker that saw it would let every name pass.
+# Hidden from type checkers, which would otherwise accept every name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """What is loaded when it is asked for: no command and no worker is to load all of it first."""
-        # ruff: noqa: PLC0415 -- as said
+        """Load a name on first use, so that commands and workers do not load everything at their start."""
+        # ruff: noqa: PLC0415 -- see the docstring
         match name:
             case "Job":
                 from rowkind.service.library.job import LoadedJob
@@ -45,5 +45,5 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    """All names, also of what is not loaded yet."""
+    """Return all names, including those not loaded yet."""
     return sorted({*globals(), *__all__})

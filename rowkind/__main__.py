@@ -1,4 +1,4 @@
-"""`python -m rowkind` is the command `rowkind`."""
+"""Run the command `rowkind` as `python -m rowkind`."""
 
 from rowkind.service.cli import main
 

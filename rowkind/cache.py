@@ -1,4 +1,4 @@
-"""Where Rowkind keeps what it can make or fetch again: jars of the embedded broker, the archive of Java classes."""
+"""Folders for files that Rowkind can create or download again: the embedded broker's jars, the Java class archive."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 def cache() -> Path:
-    """This user's folder: `$XDG_CACHE_HOME/rowkind`, or `~/.cache/rowkind`. It need not be there."""
+    """Return this user's cache folder, `$XDG_CACHE_HOME/rowkind` or `~/.cache/rowkind`. It may not exist."""
     home = os.environ.get("XDG_CACHE_HOME")
     return Path(home or Path.home() / ".cache") / "rowkind"
 
 
 def installed() -> Path:
-    """The folder in which an image has the same from the start. Elsewhere it is not there."""
+    """Return the folder in which a container image has these files preinstalled. Elsewhere it does not exist."""
     return Path(sys.prefix, "share", "rowkind")

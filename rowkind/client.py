@@ -1,4 +1,4 @@
-"""Rowkind from Python: produce to a job's tables, and read what comes out of its sinks.
+"""Use a job's topics from Python: produce to its tables, and read its sinks.
 
 from rowkind.client import Producer, changes, table
 
@@ -6,7 +6,7 @@ with Producer("job.yaml", "orders") as orders:
 orders.insert({"order_id": 1, "amount": "12.50"})
 for change in changes("job.yaml", "paid_orders", follow=True):
 print(change.kind, change.row)
-table("job.yaml", "paid_orders")    # a pyarrow.Table of the rows that there are now
+table("job.yaml", "paid_orders")    # a pyarrow.Table of the current rows
 """
 
 from rowkind.service.client.consume import Change, changes, table

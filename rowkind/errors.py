@@ -1,7 +1,7 @@
-"""The root of every error that Rowkind raises on purpose.
+"""The base class of all errors that Rowkind raises on purpose.
 
-A user meets such an error as its message alone, and a script as its exit code. Each package draws the tree of its own
-below this root, in a module `errors`. An exception that is none of them and reaches the command line is a bug.
+Users see only the message of such an error, and scripts its exit code. Each package documents its tree of errors in a
+module `errors`. Any other exception that reaches the command line is a bug.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import ClassVar
 
 FAILED = 1
-"""It could not start here, or a query failed; nothing is lost, the next start does the batch again."""
+"""The job could not start here, or a query failed. Nothing is lost: the next start repeats the batch."""
 REFUSED = 2
-"""The job or other input is refused; the message says where and why."""
+"""The job or other input is refused. The message says where and why."""
 UNREACHABLE = 3
 """The broker or the registry cannot be reached."""
 BUG = 4
-"""A fault of Rowkind's own."""
+"""A bug in Rowkind."""
 
 
 class RowkindError(Exception):
-    """Something that a user can mend; the message says what it is and what to do.
+    """An error that a user can fix; the message says what is wrong and what to do.
 
-    `exit_code` is that of a command that ends with it. `retryable` says that the same may go well another time without
-    anybody changing anything: a broker was away, a process was lost.
+    `exit_code` is the exit code of a command that ends with this error. `retryable`: the same action may succeed later
+    without any change, because a broker was unavailable or a process was lost.
     """
 
     exit_code: ClassVar[int] = FAILED

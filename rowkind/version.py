@@ -1,20 +1,20 @@
-"""Which Rowkind this is, and what it runs on: what a report of a bug needs."""
+"""The versions of Rowkind and its environment, for bug reports."""
 
 from __future__ import annotations
 
-# What is asked for when something is wrong, or once: no command and no worker is to load it first.
+# These functions are called rarely, so their imports do not slow down the start of commands and workers.
 # ruff: noqa: PLC0415
 
 
 def version() -> str:
-    """Rowkind's own version, as it was installed."""
+    """Return the installed version of Rowkind."""
     from importlib import metadata
 
     return metadata.version("rowkind")
 
 
 def environment() -> str:
-    """One line: the versions of Rowkind, Python, Spark, Java and librdkafka."""
+    """Return the versions of Rowkind, Python, Spark, Java and librdkafka in one line."""
     import platform
     from importlib import metadata
 
@@ -30,7 +30,7 @@ def environment() -> str:
 
 
 def _java() -> str:
-    """The version of JAVA_HOME's Java, or the path's, as it says itself."""
+    """Return the version of Java, from JAVA_HOME or else from the PATH, as `java -version` reports it."""
     import os
     import shutil
     import subprocess

@@ -1,22 +1,22 @@
-"""Accumulators: what an aggregate function keeps of the rows of a group, so that it can be added up in any order.
+"""Accumulators: the state of an aggregate function for a group, which can be added up in any order.
 
-An accumulator works on *parts*: columns with one element per row or per group. `lift` makes a part of single rows,
-`total` adds parts up by group, `finish` makes the result. Rows, partial sums and stored sums are all the same kind of
-thing, and except for extremes each counts with a sign, so that a retraction is a subtraction.
+An accumulator works on *parts*: columns with one element per row or per group. `lift` turns single rows into a part,
+`total` adds up parts by group, and `finish` computes the result. Rows, partial sums and stored sums have the same form.
+Except for extremes, each element has a sign, so that a retraction is a subtraction.
 
-    counts     COUNT, BOOL_AND, BOOL_OR         how many, or how many true and how many false
-    sums       SUM, AVG                         how many, and an exact number (`operators.columns.exact_numbers`,
-                                                of doubles `operators.columns.exact_doubles`)
-    bits       BIT_AND, BIT_OR, BIT_XOR         how many, and how many have each bit (`operators.aggregate.bits`)
-    moments    VAR_POP, CORR, REGR_SLOPE, …     how many, and exact sums of powers (`operators.aggregate.moments`)
+    counts     COUNT, BOOL_AND, BOOL_OR         a count, or the counts of true and of false
+    sums       SUM, AVG                         a count, and an exact number (`operators.columns.exact_numbers`,
+                                                for doubles `operators.columns.exact_doubles`)
+    bits       BIT_AND, BIT_OR, BIT_XOR         a count, and the count of each bit (`operators.aggregate.bits`)
+    moments    VAR_POP, CORR, REGR_SLOPE, …     a count, and exact sums of powers (`operators.aggregate.moments`)
     extremes   MIN, MAX, ANY_VALUE (as MIN),    the value; no signs, see `operators.aggregate.arranged_values`
                MIN_BY, MAX_BY, FIRST, LAST
     gathered   COLLECT_LIST, LISTAGG, MODE, …   nothing: they read all values of a group (`aggregate.gathered`)
-    custom     anybody's own function           its state and its result, see `aggregate.group_function`
+    custom     user-defined functions           the state and the result, see `aggregate.group_function`
 
-MIN_BY and MAX_BY are MIN and MAX of bytes that compare as the order does and end in the value. FIRST and LAST are those
-of bytes that begin with the time of arrival (`operators.aggregate.arrivals`), so each is one value where rows only
-come.
+MIN_BY and MAX_BY are MIN and MAX of bytes that compare by the order and end in the value. FIRST and LAST are MIN and
+MAX of bytes that begin with the arrival number (`operators.aggregate.arrivals`). So each of them keeps a single value
+if rows are only inserted.
 """
 
 from __future__ import annotations
@@ -41,33 +41,35 @@ from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
 
 AccumulatorColumn = Any
-"""What an accumulator makes of rows or groups; only the accumulator that made it looks inside."""
+"""A part of rows or groups, opaque to all but the accumulator that made it."""
 
 AccumulatorPiece = tuple[AccumulatorColumn, Indices, Int64s]
-"""A part, the group of each of its elements, and how often each counts: +1 or -1 per row."""
+"""A part, the group of each of its elements, and the multiplicity of each: +1 or -1 per row."""
 
 
 Gather = Callable[[pa.Array, Indices, Int64s, int], pa.Array]
-"""What is made of values: of each its group and how often it is there, and the number of groups."""
+"""A function of all values: takes values, the group and multiplicity of each, and the number of groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorCall:
     """One call of an aggregate function.
 
-    - `type`: of the result. BIGINT for COUNT; for SUM BIGINT, DOUBLE or a decimal of the argument's scale; for AVG
-      DOUBLE or a decimal; for the others the argument's type, or BOOLEAN. What does not fit its type is NULL.
-    - `argument`: the name of the argument among the spec's arguments, None for COUNT(*). COUNT(DISTINCT a, b) has one
-      argument of the two packed into bytes, NULL where one of them is.
-    - `argument_type`: its Arrow type: an integer, a float, decimal128, boolean, a date or time, text or bytes. SUM and
-      AVG take numbers, BIT_AND and its like integers, BOOL_AND and BOOL_OR booleans, moments doubles or a struct of
-      two; MIN_BY, MAX_BY, FIRST, LAST and what is gathered take bytes.
-    - `filter`: the name of a boolean column among the arguments; a row counts where it is true.
-    - `grows`: the input may take rows back, but never the one with the extreme value without a better one in its place.
-    - `gather`: for a function that is made of all values of a group, what makes it.
-    - `stage`: in an aggregate of two steps the first one's result are the accumulators, packed, and the second one's
-      argument are those: one call in three, `argument_type` and all, but for `type` in the first.
-    - `custom`: what computes a function that is none of ours. Its arguments are one struct.
+    - `type`: the type of the result. BIGINT for COUNT; BIGINT, DOUBLE or a decimal of the argument's scale for SUM;
+      DOUBLE or a decimal for AVG; BOOLEAN or the argument's type for the others. A result that does not fit its type is
+      NULL.
+    - `argument`: the name of the argument among the spec's arguments; None for COUNT(*). COUNT(DISTINCT a, b) has one
+      argument: both packed into bytes, NULL if either is NULL.
+    - `argument_type`: the Arrow type of the argument: an integer, a float, decimal128, boolean, a date or time, text or
+      bytes. SUM and AVG take numbers; BIT_AND, BIT_OR and BIT_XOR integers; BOOL_AND and BOOL_OR booleans; moments
+      doubles or a struct of two. MIN_BY, MAX_BY, FIRST, LAST and gathered functions take bytes.
+    - `filter`: the name of a boolean column among the arguments; only rows for which it is true count.
+    - `grows`: the input may have retractions, but never retracts the extreme value without inserting a better one.
+    - `gather`: for a function of all values of a group, the function itself.
+    - `stage`: the step of an aggregate that is computed in several steps. The first step returns packed accumulators,
+      and the last step takes them as argument. The calls of all steps are equal, `argument_type` included, except that
+      the first step differs in `type`.
+    - `custom`: the implementation of a user-defined function. Its arguments are one struct.
     """
 
     function: AggregateFunction
@@ -83,41 +85,41 @@ class AccumulatorCall:
 
 
 class Accumulator(Protocol):
-    """What one call keeps; `kinds` are those of its columns, as for `packed_columns.unpack`."""
+    """The state of one call; `kinds` are the kinds of its columns, as for `packed_columns.unpack`."""
 
     @property
     def kinds(self) -> str:
-        """A letter per column of a part."""
+        """One letter per column of a part."""
 
     def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
-        """Single rows: their arguments, and which of them count; NULL arguments do not."""
+        """Return a part of single rows: `counted` says which of them count; NULL arguments do not."""
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> AccumulatorColumn:
-        """The sums of `count` groups over all pieces."""
+        """Return the sums of `count` groups over all pieces."""
 
     def to_columns(self, part: AccumulatorColumn) -> list[Column]:
-        """The part as columns that can be packed."""
+        """Return the part as columns that can be packed."""
 
     def of_columns(self, columns: Sequence[Column]) -> AccumulatorColumn:
-        """The part that these columns are of."""
+        """Return the part of these columns."""
 
     def finish(self, part: AccumulatorColumn) -> pa.Array:
-        """The result of each group."""
+        """Return the result of each group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """One or two counts. Those of a group are never below zero, but after rows expired they may say so."""
+    """One or two counts. The counts of a group are never negative, except after rows have expired."""
 
     call: AccumulatorCall
 
     @property
     def kinds(self) -> str:
-        """The counts."""
+        """The kinds of the counts."""
         return "n" if self.call.function == "count" else "nn"
 
     def lift(self, values: pa.Array | None, counted: Mask) -> list[Int64s]:
-        """One for each row that counts."""
+        """Return 1 for each row that counts, else 0."""
         there = counts_where(values, counted)
         if self.call.function == "count":
             return [there.astype(np.int64)]
@@ -126,19 +128,19 @@ class Counts:
         return [(there & true).astype(np.int64), (there & ~true).astype(np.int64)]
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> list[Int64s]:
-        """The sums."""
+        """Return the sums."""
         return summed_each(pieces, len(self.kinds), count)
 
     def to_columns(self, part: list[Int64s]) -> list[Column]:
-        """As they are."""
+        """Return the counts."""
         return [*part]
 
     def of_columns(self, columns: Sequence[Column]) -> list[Column]:
-        """As they are."""
+        """Return the counts."""
         return [*columns]
 
     def finish(self, part: list[Int64s]) -> pa.Array:
-        """The count; or whether none is false, whether one is true, NULL where there is neither."""
+        """Return the count, or for BOOL_AND and BOOL_OR the result; NULL if there are no values."""
         if self.call.function == "count":
             return pa.array(np.maximum(part[0], 0), pa.int64()).cast(self.call.type)
         true, false = part
@@ -152,13 +154,13 @@ SumsPart = tuple[Int64s, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """How many values, and their exact sum."""
+    """The number of values, and their exact sum."""
 
     call: AccumulatorCall
 
     @property
     def kinds(self) -> str:
-        """The count, then the number."""
+        """The kinds of the count and of the number."""
         return "nffb" if self._doubles else "nb"
 
     @property
@@ -170,7 +172,7 @@ class Sums:
         return bool(pa.types.is_decimal(self.call.argument_type))
 
     def lift(self, values: pa.Array | None, counted: Mask) -> SumsPart:
-        """Each row's value; zero where it does not count."""
+        """Return the value of each row; zero if it does not count."""
         assert values is not None
         there = counts_where(values, counted)
         count = there.astype(np.int64)
@@ -182,23 +184,23 @@ class Sums:
         return count, ExactDoubles.of(plain) if self._doubles else ExactNumbers.of_integers(plain)
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> SumsPart:
-        """The sums."""
+        """Return the sums."""
         counts = summed([(part[0], group, sign) for part, group, sign in pieces], count)
         numbers = [(part[1], group, sign) for part, group, sign in pieces]
         return counts, (ExactDoubles if self._doubles else ExactNumbers).total(numbers, count)
 
     def to_columns(self, part: SumsPart) -> list[Column]:
-        """The count, and the number."""
+        """Return the columns of the count and of the number."""
         count, number = part
         return [count, *number.to_columns()] if self._doubles else [count, number.to_bytes()]
 
     def of_columns(self, columns: Sequence[Column]) -> SumsPart:
-        """The count and the number."""
+        """Return the count and the number."""
         count, *number = columns
         return count, ExactDoubles.of_columns(*number) if self._doubles else ExactNumbers.of_bytes(*number)
 
     def finish(self, part: SumsPart) -> pa.Array:
-        """The sum or the mean; NULL where there are no values or where it does not fit the type."""
+        """Return the sum or the mean; NULL if there are no values or if it does not fit its type."""
         count, number = part
         none = count <= 0
         if self._doubles or (self.call.function == "avg" and not self._decimals):
@@ -213,12 +215,12 @@ class Sums:
         return self._decimal_mean(number, count)
 
     def _decimal_mean(self, number: ExactNumbers, count: Int64s) -> pa.Array:
-        """The quotient rounded half up, as Spark does; the type's scale is at most twenty more than the argument's."""
+        """Return the quotient rounded half up, as Spark does; it has at most 20 more decimals than the argument."""
         scale = self.call.argument_type.scale  # type: ignore[union-attr]
         sums = number.to_decimals(pa.decimal128(38, scale)).cast(pa.decimal256(38, scale))
         counts = pa.array(count, pa.int64(), mask=count <= 0).cast(pa.decimal256(19, 0))
         quotient = pc.round(pc.divide(sums, counts), self.call.type.scale, "half_towards_infinity")
-        # Where retractions were not of the rows that were there, a mean may be larger than any value.
+        # If retractions were of rows that were not present, a mean may be larger than any value.
         digits = self.call.type.precision - self.call.type.scale
         if digits < quotient.type.precision - quotient.type.scale:
             limit = pa.scalar(Decimal(1).scaleb(digits), quotient.type)
@@ -227,24 +229,24 @@ class Sums:
 
 
 def misfits(results: pa.Array, counts: Int64s) -> Mask:
-    """Which results of SUM or AVG, of so many values each, do not fit their type."""
+    """Return which results of SUM or AVG do not fit their type; `counts` are their numbers of values."""
     return ~to_mask(results.is_valid()) & (counts > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Extremes:
-    """The least or the greatest value of each group, NULL where there is none. Signs mean nothing here."""
+    """The least or the greatest value of each group, NULL if there is none. Signs are ignored."""
 
     call: AccumulatorCall
     kinds: str = "b"
 
     def lift(self, values: pa.Array | None, counted: Mask) -> pa.Array:
-        """Each row's value; NULL where it does not count."""
+        """Return the value of each row; NULL if it does not count."""
         assert values is not None
         return values if counted.all() else pc.if_else(pa.array(counted), values, None)
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> pa.Array:
-        """The extreme value of each group."""
+        """Return the extreme value of each group."""
         values = pa.concat_arrays([pa.array([], self._type), *(part for part, _, _ in pieces)])
         group = np.concatenate([np.empty(0, np.int64), *(group for _, group, _ in pieces)])
         if values.null_count:
@@ -261,20 +263,23 @@ class Extremes:
         return values.take(pa.array(winner, mask=winner < 0))
 
     def to_columns(self, part: pa.Array) -> list[Column]:
-        """The bytes of the value, null where there is none."""
+        """Return the bytes of the value, null if there is none."""
         there = to_mask(part.is_valid())
         if there.all():
             return [value_bytes.to_bytes(part)]
         return [value_bytes.to_bytes(part.drop_null()).take(pa.array(np.cumsum(there) - 1, mask=~there))]
 
     def of_columns(self, columns: Sequence[Column]) -> pa.Array:
-        """The values."""
+        """Return the values."""
         there = to_mask(columns[0].is_valid())
         values = value_bytes.from_bytes(columns[0].drop_null(), self._type)
         return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
     def finish(self, part: pa.Array) -> pa.Array:
-        """The value, written as it will be read from the state when it is taken back; of arrivals what arrived."""
+        """Return the value in canonical form, as it will be read from state for its retraction.
+
+        For arrivals, return the value without the arrival number.
+        """
         if self.call.function in ARRIVALS:
             return arrived(part)
         return value_bytes.canonical(part).cast(self.call.type)
@@ -285,7 +290,7 @@ class Extremes:
 
 
 def counts_where(values: pa.Array | None, counted: Mask) -> Mask:
-    """Which rows count: of those, the ones with a value."""
+    """Return which of the counted rows have a value."""
     return counted & to_mask(values.is_valid()) if values is not None and values.null_count else counted
 
 
@@ -294,7 +299,7 @@ def _with_zeros(values: pa.Array) -> pa.Array:
 
 
 def summed(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int64s:
-    """The sums of `count` groups: numbers, the group of each, and its sign."""
+    """Return the sums of `count` groups; each piece has numbers, the group of each, and its sign."""
     sums = np.zeros(count, np.int64)
     for numbers, group, sign in pieces:
         np.add.at(sums, group, numbers * sign)
@@ -302,5 +307,5 @@ def summed(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int6
 
 
 def summed_each(pieces: Sequence[AccumulatorPiece], numbers: int, count: int) -> list[Int64s]:
-    """The same of parts that have so many numbers, of each."""
+    """Return the sums of each of the `numbers` columns of parts."""
     return [summed([(part[at], group, sign) for part, group, sign in pieces], count) for at in range(numbers)]

@@ -1,30 +1,37 @@
-"""Aggregate: one row per group, with what the calls say about the group's rows.
+"""Aggregate: one row per group, with the results of the aggregate calls.
 
-Maintains GROUP BY with the functions of `operators.aggregate.function`, each with FILTER and DISTINCT. Arrangement
-"groups" holds one row per group, replaced as it changes: the group's columns and its accumulators, so that sums go
-forward by what the batch brings (`operators.aggregate.accumulators`). Arrangement "values" exists only where DISTINCT,
-extremes such as MIN and MAX over an input that retracts, or what is made of all values, such as COLLECT_LIST, need to
-know the values themselves (`operators.aggregate.arranged_values`), and arrangement "views" where somebody's own
-function keeps some (`operators.aggregate.group_views`).
+Maintains GROUP BY with the functions of `operators.aggregate.function`, each with FILTER and DISTINCT.
 
-The walk: look the touched groups up; count the batch's rows into their values; add up what is stored, what the batch
-brings, and what came and went among the values; where an extreme has gone and nothing beats it, look for the next one;
-where all values are asked for, read those of the touched groups; emit the old row as -D and the new one as +I where
-they differ. A group without rows goes, and leaves nothing; the one row of a global aggregate stays, with COUNT 0.
+State. Arrangement "groups" stores one row per group, which is replaced when it changes: the group columns and the
+accumulators. Accumulators are updated incrementally from the batch (`operators.aggregate.accumulators`). Arrangement
+"values" exists only if a call needs the values themselves: DISTINCT, extremes such as MIN and MAX over an input that
+retracts, and functions of all values such as COLLECT_LIST (`operators.aggregate.arranged_values`). Arrangement "views"
+exists only if a user-defined function keeps views (`operators.aggregate.group_views`). Arrangement "ends" exists only
+if groups end at a time in their results (`operators.aggregate.timer_queue`).
 
-Retractions of a group beyond the rows that it has are unmatched, the latest of them, and leave no trace. Whether a
-retraction is of a row that the group has is not known here: the input is exact.
+The walk:
+- Look up the touched groups.
+- Add the batch's rows to the counts of their values.
+- Add up the stored accumulators, the batch's rows, and the values that appeared or disappeared.
+- If an extreme value disappeared and no better value replaced it, search for the next one.
+- If a function needs all values, read those of the touched groups.
+- Emit the old row as -D and the new row as +I if they differ.
 
-Integers and decimals are summed exactly. Where a sum does not fit its type, it is NULL, or the group's row fails and
-comes back in `failed`, as does its retraction later. Doubles are summed exactly too, and rounded once for the result:
-sums do not depend on the order of rows and come back to what they were when rows go.
+A group without rows is removed, together with its state. The single row of a global aggregate stays, with COUNT 0.
 
-Expiry. A group is forgotten as a whole when it has not been written for the TTL: its row stays in the output, as in
-Flink, which passes over retractions of a group that it has forgotten: here they are unmatched or, where it has begun
-anew, are taken for those of new rows. Every change writes its group, and so does a refresh of one of its rows, where
-there is a group. Where somebody further down has a TTL, a group that is written and has the same result is emitted as a
-refresh. Groups that are closed by a watermark are forgotten likewise, by a time in their columns or, with arrangement
-"ends" (`operators.aggregate.timer_queue`), in their result; nothing of theirs comes any more.
+If a group receives more retractions than it has rows, the latest of them are unmatched and have no effect. The operator
+cannot check whether a retracted row belonged to the group: the input must be exact.
+
+Integers and decimals are summed exactly. If a sum does not fit its type, it is NULL, or the group's row fails: the row
+is returned in `failed`, and later so is its retraction. Doubles are summed exactly too, and rounded once for the
+result. So sums do not depend on the order of rows, and retracting rows restores the earlier sum.
+
+Expiry. A group expires as a whole when it has not been written for the TTL. Its row stays in the output, as in Flink.
+Flink ignores retractions for an expired group. Here they are unmatched or, if the group has started again, are applied
+to the new group. Every change writes its group; a refresh of one of its rows does so if the group exists. If a
+downstream operator has a TTL, a group that is written without a change of its result is emitted as a refresh. Groups
+that are closed by a watermark are evicted in the same way, by a time in their columns or, with arrangement "ends", by a
+time in their result. No more rows arrive for these groups.
 """
 
 from __future__ import annotations
@@ -59,13 +66,16 @@ from rowkind.operators.operator import Output
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """The operator; it has no state of its own. It takes raw changes as side 0, and what `partial` made as side 1."""
+    """The operator. Its state is in the stores, not in this object.
+
+    Side 0 has raw changes, side 1 the output of `partial`.
+    """
 
     spec: AggregateSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The groups with their TTL in ms, and their values and views, which outlive them for a while."""
+        """The groups with their TTL in ms, and their values and views, which are stored for twice that time."""
         ttl = self.spec.ttl_ms
         groups: dict[str, int | None] = {"groups": ttl}
         beside = [name for name, there in (("values", self.spec.streams), ("views", self.spec.views)) if there]
@@ -113,7 +123,7 @@ class Aggregate:
         return Output(written.emitted, none, total.state, total.merged_rows, failed=written.failed)
 
     def _beside(self, stores: Mapping[str, BlobStore], groups: GroupState, lifted: Lifted, now: int) -> _Beside:
-        """What is kept of groups besides; it lives as long as they do."""
+        """Open the values and views of the touched groups; they live as long as their groups."""
         spec = self.spec
 
         def opened(name: str) -> Arrangement:
@@ -128,7 +138,7 @@ class Aggregate:
         return _Beside(values, views)
 
     def _totals(self, changes: Changes, lifted: Lifted, groups: GroupState, beside: _Beside) -> list[AccumulatorColumn]:
-        """Each accumulator of every group after the batch; `beside` is what is kept of groups besides."""
+        """Return each accumulator of every group after the batch; `beside` has the values and views of the groups."""
         spec = self.spec
         values, views = beside.values, beside.views
         touched = []
@@ -163,7 +173,7 @@ class Aggregate:
     def _gathered(
         self, groups: GroupState, parts: list[AccumulatorColumn], values: ArrangedValues
     ) -> tuple[GroupState, list[AccumulatorColumn]]:
-        """What is made of all values of each group, before the batch and after it."""
+        """Compute the functions of all values of each group, before the batch and after it."""
         pairs = zip(self.spec.accumulators, self.spec.sources, strict=True)
         wanted = {number: at for number, (one, at) in enumerate(pairs) if isinstance(one, Gathered) and at is not None}
         if not wanted:
@@ -181,29 +191,29 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """What is kept of groups besides their rows, within one batch."""
+    """The values and views of the touched groups within one batch."""
 
     values: ArrangedValues | None
     views: GroupViews | None
 
     @property
     def arrangements(self) -> list[Arrangement]:
-        """Where it is kept."""
+        """The arrangements that store the values and views."""
         return [each.arrangement for each in (self.values, self.views) if each is not None]
 
     def drop(self, groups: GroupNames) -> None:
-        """Drop what is kept of these groups."""
+        """Drop the values and views of these groups."""
         for arrangement in self.arrangements:
             arrangement.append(-_kept_of(groups, arrangement))
 
     def finish(self) -> list[Finished]:
-        """Write it."""
+        """Write the values and views."""
         if self.views is not None:
             self.views.finish()
         return [each.finish() for each in self.arrangements]
 
     def refresh(self, groups: GroupState, now: int, ttl_ms: int) -> GroupState:
-        """The groups; what is kept of them is written again where it has not all been written for a TTL."""
+        """Rewrite the values and views of groups whose last full rewrite is a TTL old; return the groups."""
         due = (groups.at >= 0) & (groups.refreshed <= now - ttl_ms)
         for each in (self.values, self.views):
             if each is not None:
@@ -212,7 +222,7 @@ class _Beside:
 
 
 def _kept_of(groups: GroupNames, arrangement: Arrangement) -> Entries:
-    """What is kept of some groups."""
+    """Return the entries of these groups in an arrangement."""
     found = arrangement.lookup(groups.hash)
     return found.filter(groups.are_of(found))
 
@@ -224,7 +234,7 @@ def _custom(
     views: Callable[[int], Views],
     batch: tuple[Lifted, Changes],
 ) -> CustomPart:
-    """The groups of somebody's function after the batch, whose stored ones are the first of these pieces.
+    """Return the groups of a user-defined function after the batch; the first of the pieces is the stored groups.
 
     Raises RowFailed with the arrival number of the row.
     """
@@ -239,12 +249,12 @@ def _custom(
 
 
 def _views(views: GroupViews | None, first: int) -> Callable[[int], Views]:
-    """What leads to the views of one function, whose first one has this number, in a group."""
+    """Return a function from a group to the views of one user-defined function, the first of which has this number."""
     return lambda group: Views(views, group, first)
 
 
 def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: GroupState) -> Mask:
-    """The changes that take away more rows of their group than it has: the latest retractions."""
+    """Return the latest retractions of each group beyond the number of rows that it has."""
     unmatched = np.zeros(len(changes), np.bool_)
     row, rows = lifted.row, lifted.rows
     of, sign = groups.of_change[row], changes.weight[row]
@@ -267,7 +277,7 @@ def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: GroupState) 
 
 
 def _came_and_went(accumulator: Accumulator, touched: TouchedValues) -> AccumulatorPiece:
-    """The values that their group has now and had not before, and the other way round."""
+    """Return the values that a group gained (+1) and the values that it lost (-1)."""
     touched = touched.filter((touched.before > 0) != (touched.after > 0))
     values = value_bytes.from_bytes(touched.value, touched.stream.type)
     part = accumulator.lift(values, np.ones(len(values), np.bool_))
@@ -277,7 +287,7 @@ def _came_and_went(accumulator: Accumulator, touched: TouchedValues) -> Accumula
 def _extremes(
     accumulator: Extremes, before: AccumulatorPiece, touched: TouchedValues, values: ArrangedValues, count: int
 ) -> AccumulatorColumn:
-    """The extremes after the batch: the old one or one that came, or where the old one went, perhaps the next one."""
+    """Return the extremes after the batch. If the old value was retracted without a better one, read the next one."""
     stored, of_stored, ones = before
     live = touched.filter(touched.after > 0)
     came = value_bytes.from_bytes(live.value, live.stream.type), live.group, np.ones(len(live.group), np.int64)
@@ -286,7 +296,7 @@ def _extremes(
     lost = _lost(stored_bytes, of_stored, touched.filter(touched.after == 0), count)
     if not lost.any():
         return best
-    # A group whose best value is another than the lost one has been given a better one.
+    # If a group's best value differs from the lost one, the batch inserted a better one.
     lost_rows = np.flatnonzero(lost)
     (best_bytes,) = accumulator.to_columns(best)
     start = stored_bytes.take(pa.array(lost_rows))
@@ -304,7 +314,7 @@ def _extremes(
 
 
 def _lost(stored: pa.BinaryArray, of_stored: Indices, dead: TouchedValues, groups: int) -> Mask:
-    """Which of the stored values of groups are among those that are there no more."""
+    """Return which of the stored values of groups have no rows any more."""
     old = np.full(groups, -1)
     old[of_stored] = np.arange(len(of_stored))
     suspects = np.flatnonzero((old >= 0)[dead.group])

@@ -1,17 +1,19 @@
-"""Arranged values: for each group the different values of an argument, and how many rows have each.
+"""Arranged values: for each group, the different values of an argument and the number of rows with each.
 
-That is what DISTINCT needs and what is made of all values, and what MIN and MAX need when rows may be retracted. One
-arrangement holds the values of all such arguments of an aggregate, each kept as a *stream*: a row per group, stream and
-value, whose weight is the number of input rows, replaced when it changes. Its place has the upper half of the group's
-hash, then 32 bits of the value: of its hash where values are only counted, of its order where the least or the greatest
-is wanted. So when the minimum of a group goes, the next one is found by reading places upwards from the old one, in
-steps that grow, and not the whole group. (Text is ordered by its first four letters there; where those are all the same
-the group is read.) Arrivals have the place of what arrived, where a retraction finds the oldest; for the next one to
-have arrived the group is read.
+DISTINCT and functions of all values need them, and so do MIN and MAX if rows may be retracted. One arrangement stores
+the values of all such arguments of an aggregate. Each argument is a *stream*. An entry is a group, a stream and a
+value; its weight is the number of input rows, and it is replaced when that number changes.
 
-A value that is retracted and not there is left alone. Values live as long as their group. That needs care only with a
-TTL, where a group expires as a whole: they are stored with twice the group's TTL, all values of a group are written
-again when the group is written a TTL after they last were, and values older than their group's birth do not count.
+The place of an entry has the upper half of the group's hash, followed by 32 bits of the value. These are bits of the
+value's hash if values are only counted, and of its order if the least or the greatest is wanted. So if the minimum of a
+group is retracted, the next one is found by reading places upwards from the old one, in growing steps, instead of
+reading the whole group. Text is ordered by its first four letters there; if these are all equal, the whole group is
+read. Arrivals have the place of their value, where a retraction finds the oldest. To find the next arrival, the whole
+group is read.
+
+Retracting a value that is not present has no effect. Values live as long as their group. This needs care only with a
+TTL, where a group expires as a whole. Values are stored with twice the group's TTL. All values of a group are rewritten
+when the group is written a TTL after their last rewrite. Values older than the creation of their group do not count.
 """
 
 from __future__ import annotations
@@ -42,10 +44,10 @@ _GROWTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An argument whose values are kept, where `filter` is true.
+    """An argument whose values are stored for rows for which `filter` is true.
 
-    They are placed by their hash, or where extremes are asked for by their order, as comparable bytes by the order of
-    these; or as arrivals by what arrived.
+    `placed_by` says which bits form the place: the value's hash, its order (for extremes), its order as comparable
+    bytes ("key"), or the hash of the arrived value ("arrival").
     """
 
     argument: str
@@ -55,13 +57,13 @@ class Stream:
 
     @property
     def ordered(self) -> bool:
-        """Whether places tell the order of values."""
+        """Whether places reflect the order of values."""
         return self.placed_by in ("order", "key")
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRows:
-    """Rows by what they have in one stream: the number of each row's change, its value, and how often it counts."""
+    """Rows of one stream: the number of each row's change, its value, and its multiplicity."""
 
     row: Indices
     value: pa.BinaryArray
@@ -69,7 +71,7 @@ class ValueRows:
 
     @classmethod
     def concat(cls, parts: Sequence[ValueRows]) -> ValueRows:
-        """All parts, one after the other."""
+        """Concatenate all parts."""
         if len(parts) == 1:
             return parts[0]
         values = concat_binary([part.value for part in parts])
@@ -80,7 +82,7 @@ class ValueRows:
 
 @dataclass(frozen=True, slots=True)
 class GroupKeys:
-    """The touched groups, by number: hash and key, the time since when their values count, and that of new ones."""
+    """The touched groups by number: hash, key, the time from which their values count, and the time of new values."""
 
     hash: Uint64s
     key: pa.BinaryArray
@@ -90,7 +92,7 @@ class GroupKeys:
 
 @dataclass(frozen=True, slots=True)
 class TouchedValues:
-    """Values of one stream, such as the batch touches: group, value, how many rows had it before and have it now."""
+    """Values of one stream with their groups, and how many rows had each before the batch and have it after."""
 
     stream: Stream
     group: Indices
@@ -99,7 +101,7 @@ class TouchedValues:
     after: Int64s
 
     def filter(self, mask: Mask) -> TouchedValues:
-        """Those where `mask` is true."""
+        """Return the values for which `mask` is true."""
         rows = np.flatnonzero(mask)
         at = pa.array(rows)
         return TouchedValues(self.stream, self.group[rows], self.value.take(at), self.before[rows], self.after[rows])
@@ -107,7 +109,7 @@ class TouchedValues:
 
 @dataclass(frozen=True, slots=True)
 class _PlacedRows:
-    """The rows of all streams, each with its group, its stream, its sub-key, the code of that, and its place."""
+    """The rows of all streams: the group, stream, sub-key, sub-key hash and place of each."""
 
     group: Indices
     stream: Indices
@@ -128,7 +130,7 @@ class ArrangedValues:
         self._touched: list[TouchedValues] = []
 
     def apply(self, rows: Sequence[tuple[Indices, ValueRows]]) -> list[TouchedValues]:
-        """Count the rows of each stream in, given with their groups; returns what that does to the values touched."""
+        """Add the rows of each stream, given with their groups, to the counts; return the touched values."""
         rows = [
             self._settled(number, *each) if stream.placed_by == "arrival" else each
             for number, (stream, each) in enumerate(zip(self._streams, rows, strict=True))
@@ -181,13 +183,13 @@ class ArrangedValues:
         return _PlacedRows(groups, streams, sub_key, code, place)
 
     def _same(self, placed: _PlacedRows, stored: Entries) -> Groups:
-        """Equal values of one group and stream, over rows and, after them, what is stored."""
+        """Group equal values of one group and stream, over the rows followed by the stored entries."""
         hashes, key = self._groups.hash[placed.group], self._groups.key.take(pa.array(placed.group))
         codes = np.concatenate([mix(hashes, placed.code), mix(stored.hash, hash64(stored.sub_key))])
         return group(codes, [concat_binary([key, stored.key]), concat_binary([placed.sub_key, stored.sub_key])])
 
     def every(self, numbers: Sequence[int]) -> list[TouchedValues]:
-        """All values of all groups in the streams of these numbers, whether the batch touches them or not."""
+        """Return all values of all groups in these streams, touched by the batch or not."""
         wanted = np.arange(len(self._groups.hash))
         of, entries = self._of_groups(self.arrangement.lookup(self._groups.hash), wanted)
         found = []
@@ -202,9 +204,9 @@ class ArrangedValues:
     def next_values(
         self, stream: Stream, wanted: Indices, start: pa.BinaryArray, *, upwards: bool
     ) -> tuple[Indices, pa.BinaryArray]:
-        """Of these groups the values from `start` on, up or down, as far as needed to have the next one of each.
+        """Read values of these groups from `start` on, up or down, until each group has its next value.
 
-        Only values that the batch does not touch; returned with their groups. A group without any has none in there.
+        Returns only values that the batch does not touch, with their groups. A group without further values has none.
         """
         groups, number = self._groups, self._streams.index(stream)
         if not stream.ordered:
@@ -232,7 +234,7 @@ class ArrangedValues:
         )
 
     def refresh(self, wanted: Indices) -> None:
-        """Write all values of these groups again, but those that the batch has written anyway."""
+        """Rewrite all values of these groups, except those that the batch writes anyway."""
         if len(wanted) == 0:
             return
         of, entries = self._of_groups(self.arrangement.lookup(self._groups.hash[wanted]), wanted)
@@ -240,7 +242,7 @@ class ArrangedValues:
         self.arrangement.append(self._entries(of, entries.sub_key, entries.place, entries.weight))
 
     def _of_groups(self, entries: Entries, wanted: Indices) -> tuple[Indices, Entries]:
-        """Those of the entries that are of these groups, not older than them and not touched, with their groups."""
+        """Return the entries of these groups that are not older than their group and not touched, with their groups."""
         groups = self._groups
         numbers = group(
             np.concatenate([groups.hash[wanted], entries.hash]),
@@ -260,7 +262,7 @@ class ArrangedValues:
         return of[untouched], entries.filter(untouched)
 
     def _settled(self, number: int, of: Indices, rows: ValueRows) -> tuple[Indices, ValueRows]:
-        """The rows of a stream of arrivals, with each retraction that of what it takes back."""
+        """Assign each retraction of a stream of arrivals to the arrival that it retracts."""
         taken = np.flatnonzero(rows.weight < 0)
         if len(taken) == 0:
             return of, rows
@@ -303,9 +305,9 @@ def _sub(number: int, values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _once(of: Indices, entries: Entries, rows: Indices) -> tuple[Indices, Int64s]:
-    """One entry for each value of a group, and how often it counts.
+    """Return one entry per value of a group, and its total multiplicity.
 
-    What two batches write of a value at one time, as they do where the clock is put back, is two entries.
+    If the clock is set back, two batches may write a value at the same time, which gives two entries.
     """
     sub_key = entries.sub_key.take(pa.array(rows))
     values = group(mix(of[rows].astype(np.uint64), hash64(sub_key)), [of[rows], sub_key])
@@ -325,7 +327,7 @@ def _begins_with(sub_key: pa.BinaryArray, number: int) -> Mask:
 
 
 def _intervals(upper: Uint64s, low: Int64s, high: Int64s) -> tuple[Uint64s, Uint64s]:
-    """Intervals of places; one for all groups that share the upper half, which covers those of all of them."""
+    """Return intervals of places; groups that share the upper half get one interval that covers all of theirs."""
     order = np.argsort(upper)
     upper, low, high = upper[order], low[order], high[order]
     starts = np.flatnonzero(np.concatenate(([True], upper[1:] != upper[:-1])))

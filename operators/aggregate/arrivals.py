@@ -1,8 +1,8 @@
-"""Arrivals: values with the time of their arrival, so that the first and the last to arrive are an extreme like others.
+"""Arrivals: values with their arrival numbers, so that FIRST and LAST can be computed as extremes.
 
-An arrival is the number of the change that brought the value, in eight bytes that compare as it does, and the value. A
-retraction brings the value, but not the number of the row that it takes back: `settled` finds that. Of rows with equal
-values the oldest goes first, as everywhere, and as in Flink.
+An arrival is the arrival number of the change that brought the value, as 8 bytes in comparable order, followed by the
+value. A retraction has the value, but not the arrival number of the row that it retracts: `settled` finds the number.
+Of rows with equal values the oldest is retracted first, as in all operators and in Flink.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SIGN = np.int64(-(1 << 63))
 
 
 def arrivals(seq: Int64s, values: pa.BinaryArray) -> pa.BinaryArray:
-    """Values with their arrival numbers; NULL stays NULL."""
+    """Prefix values with their arrival numbers; NULL stays NULL."""
     return pc.binary_join_element_wise(fixed_width((seq ^ _SIGN).byteswap(), _WIDTH, len(seq)), values, b"")
 
 
 def arrived(column: pa.BinaryArray) -> pa.BinaryArray:
-    """The values of arrivals; NULL stays NULL."""
+    """Return the values of arrivals; NULL stays NULL."""
     if not column.null_count:
         return without_first(column, _WIDTH)
     there = to_mask(column.is_valid())
@@ -37,7 +37,7 @@ def arrived(column: pa.BinaryArray) -> pa.BinaryArray:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Values with their arrival numbers, the group of each, and how often it is there or comes: or goes, below 0."""
+    """Arrivals with the group of each, and how often it is present or inserted; negative if retracted."""
 
     group: Indices
     value: pa.BinaryArray
@@ -45,9 +45,9 @@ class Arrivals:
 
 
 def settled(changes: Arrivals, stored: Arrivals) -> Arrivals:
-    """The changes, with each retraction that of the oldest arrivals that it takes back.
+    """Return the changes, with each retraction assigned to the oldest arrivals of its value.
 
-    `stored` are the arrivals that there are of the values retracted. What finds no arrival to take back is left out.
+    `stored` are the present arrivals of the retracted values. Retractions that find no arrival are left out.
     """
     came = np.flatnonzero(changes.times > 0)
     value = concat_binary([stored.value, changes.value.take(pa.array(came))])
@@ -59,7 +59,8 @@ def settled(changes: Arrivals, stored: Arrivals) -> Arrivals:
     same = group(mix(of_all.astype(np.uint64), hash64(content)), [of_all, content])
     wanted = np.zeros(same.count, np.int64)
     np.add.at(wanted, same.ids[there:], np.maximum(-changes.times, 0))
-    # Of each value the oldest first: how many stand before one in that order, and how many are wanted beyond these.
+    # Order the arrivals of each value by age. `before` counts the older arrivals of the same value; `goes` is the part
+    # of this arrival's count that is retracted.
     order = np.lexsort((_numbers(value), same.ids[:there]))
     of, amount = same.ids[:there][order], times[order]
     total = np.cumsum(amount) - amount
@@ -76,7 +77,7 @@ def settled(changes: Arrivals, stored: Arrivals) -> Arrivals:
 
 
 def _numbers(column: pa.BinaryArray) -> Int64s:
-    """The arrival numbers."""
+    """Return the arrival numbers."""
     offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
     data = np.frombuffer(column.buffers()[2] or b"", np.uint8)
     words = data[offsets[:-1, None] + np.arange(_WIDTH)].copy().view(np.int64)[:, 0]

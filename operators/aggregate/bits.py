@@ -1,7 +1,7 @@
-"""Bits: BIT_AND, BIT_OR and BIT_XOR by how many rows have each bit, so that a row can be taken back.
+"""BIT_AND, BIT_OR and BIT_XOR, kept as the number of rows that have each bit set, so that rows can be retracted.
 
-A bit of the result is set where all rows have it, or any, or an odd number of them. The numbers take a byte each while
-they are small.
+A bit of the result is set if all rows have it (BIT_AND), any row has it (BIT_OR), or an odd number of rows have it
+(BIT_XOR). Small counts take one byte each.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from rowkind.operators.columns.changes import Int64s, Mask
 from rowkind.operators.columns.packed_columns import Column
 
 _Numbers = npt.NDArray[np.int8] | Int64s
-"""How many rows, and below it how many have each bit from the lowest up: a column for each row or group."""
+"""The number of rows, followed by the number of rows with each bit, lowest bit first; one column per row or group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """A number for each bit of the argument, which is an integer, and one for all."""
+    """The counts of each bit of an integer argument, and the count of rows."""
 
     call: AccumulatorCall
 
     @property
     def kinds(self) -> str:
-        """The numbers."""
+        """The kinds of the counts."""
         return "n" * (1 + 8 * self._unsigned.itemsize)
 
     @property
@@ -38,7 +38,7 @@ class Bits:
         return np.dtype(f"u{self.call.argument_type.bit_width // 8}")
 
     def lift(self, values: pa.Array | None, counted: Mask) -> _Numbers:
-        """The bits of each row; none where it does not count."""
+        """Return the bits of each row; zeros if it does not count."""
         assert values is not None
         there = counts_where(values, counted)
         plain = values.fill_null(0).to_numpy(zero_copy_only=False)
@@ -46,19 +46,19 @@ class Bits:
         return np.vstack([there, np.unpackbits(octets, axis=1, bitorder="little").T]).astype(np.int8)
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> _Numbers:
-        """The sums."""
+        """Return the sums of the counts."""
         return np.stack(summed_each(pieces, len(self.kinds), count))
 
     def to_columns(self, part: _Numbers) -> list[Column]:
-        """One for each number."""
+        """Return one column per count."""
         return [*part.astype(np.int64)]
 
     def of_columns(self, columns: Sequence[Column]) -> _Numbers:
-        """The numbers of these columns."""
+        """Return the counts of these columns."""
         return np.stack([np.asarray(column) for column in columns])
 
     def finish(self, part: _Numbers) -> pa.Array:
-        """The bits of the result; NULL where no row counts."""
+        """Return the bits of the result; NULL if no row counts."""
         rows, having = part[0], part[1:]
         match self.call.function:
             case "bit_and":

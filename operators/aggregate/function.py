@@ -1,34 +1,34 @@
-"""The aggregate functions by name, in families that keep the same kind of thing of a group."""
+"""The aggregate functions by name, grouped by the kind of state that they keep for a group."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
 AddedFunction = Literal["count", "sum", "avg", "bool_and", "bool_or"]
-"""Counts and exact sums."""
+"""Functions of counts and exact sums."""
 
 BitFunction = Literal["bit_and", "bit_or", "bit_xor"]
-"""Counts of each bit."""
+"""Functions of the counts of each bit."""
 
 MomentFunction = Literal[
     "var_pop", "var_samp", "stddev_pop", "stddev_samp", "skewness", "kurtosis", "covar_pop", "covar_samp", "corr",
     "regr_slope", "regr_intercept", "regr_r2", "regr_sxx", "regr_syy", "regr_sxy",
 ]  # fmt: skip
-"""Exact sums of powers and products; those of two arguments take pairs. Of REGR_*(y, x) the first is y."""
+"""Functions of exact sums of powers and products. Those of two arguments take pairs; the first of REGR_*(y, x) is y."""
 
 ExtremeFunction = Literal["min", "max", "any_value", "min_by", "max_by", "first", "last"]
-"""One of the values: the least or the greatest, or the first or last to arrive."""
+"""Functions that return one of the values: the least, the greatest, the first to arrive or the last to arrive."""
 
 GatheredFunction = Literal["collect_list", "collect_set", "listagg", "percentile_cont", "percentile_disc", "mode"]
-"""What is made of all values."""
+"""Functions that are computed from all values."""
 
 Stage = Literal["whole", "first", "between", "second"]
-"""An aggregate may be done in two steps, of which the first one's results are what the second one adds up."""
+"""The step of an aggregate that is computed in several steps: each step adds up the results of the one before it."""
 
 AggregateFunction = (
     AddedFunction | BitFunction | MomentFunction | ExtremeFunction | GatheredFunction | Literal["custom"]
 )
-"""A custom one is none of ours (`operators.aggregate.group_function`)."""
+"""A "custom" function is user-defined (`operators.aggregate.group_function`)."""
 
 BITS: frozenset[str] = frozenset(get_args(BitFunction))
 MOMENTS: frozenset[str] = frozenset(get_args(MomentFunction))
@@ -40,7 +40,7 @@ GREATEST: frozenset[str] = frozenset({"max", "max_by", "last"})
 
 
 def keeps_values(function: AggregateFunction, *, distinct: bool, retracts: bool) -> bool:
-    """Whether a call needs all different values of a group, because what it has added up cannot be taken back."""
+    """Whether a call needs all different values of a group, because its accumulator cannot subtract a retracted one."""
     if function in EXTREMES:
         return retracts
     return function in GATHERED or (distinct and function not in ("bool_and", "bool_or"))

@@ -1,8 +1,9 @@
-"""Gathered: functions that are made of all values of a group, such as COLLECT_LIST, LISTAGG, PERCENTILE and MODE.
+"""Gathered functions: those that are computed from all values of a group, such as COLLECT_LIST, LISTAGG and MODE.
 
-Nothing is added up for them and nothing is kept besides the values themselves (`operators.aggregate.arranged_values`):
-for each group that the batch touches they are read, and the result is made twice, of the values before the batch and of
-those after it. So a change costs as much as its group has different values, and a result is stored nowhere.
+They have no accumulator. Only the values themselves are stored (`operators.aggregate.arranged_values`). For each group
+that the batch touches, the values are read and the function is computed twice: over the values before the batch and
+over those after it. So the cost of a change is proportional to the number of different values of its group, and no
+result is stored. PERCENTILE_CONT and PERCENTILE_DISC are gathered functions too.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from rowkind.operators.columns.packed_columns import Column
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The result of each group, which is the sum of its values here: it cannot be added up any further."""
+    """The result of each group. It takes the place of a sum here, but cannot be added up further."""
 
     call: AccumulatorCall
     kinds: str = ""
 
     def lift(self, values: pa.Array | None, counted: Mask) -> pa.Array:
-        """The values, which come from the arranged ones alone."""
+        """Return the values, which always come from the arranged values."""
         assert values is not None
         assert counted.all(), "what does not count is not arranged"
         return values
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> pa.Array:
-        """What is made of the values of each group; signs are how often a value is there, 0 for one that is not."""
+        """Compute the function over the values of each group; the signs are multiplicities, 0 for an absent value."""
         assert self.call.gather is not None
         assert self.call.argument_type is not None
         empty = value_bytes.from_bytes(pa.array([], pa.binary()), self.call.argument_type)
@@ -43,14 +44,14 @@ class Gathered:
         there = np.flatnonzero(times > 0)
         return self.call.gather(values.take(pa.array(there)), group[there], times[there], count)
 
-    def to_columns(self, part: pa.Array) -> list[Column]:  # noqa: ARG002 -- nothing is kept of it
-        """Nothing."""
+    def to_columns(self, part: pa.Array) -> list[Column]:  # noqa: ARG002 -- no state is stored
+        """Return no columns."""
         return []
 
-    def of_columns(self, columns: Sequence[Column]) -> pa.Array:  # noqa: ARG002 -- there are none
-        """Nothing: what is stored says nothing of it."""
+    def of_columns(self, columns: Sequence[Column]) -> pa.Array:  # noqa: ARG002 -- there are no columns
+        """Return an empty array: no state is stored."""
         return pa.nulls(0)
 
     def finish(self, part: pa.Array) -> pa.Array:
-        """The result."""
+        """Return the result."""
         return part

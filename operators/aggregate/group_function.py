@@ -1,9 +1,9 @@
-"""Aggregate functions that somebody else computes, group by group: add rows, retract rows, merge, give the result.
+"""User-defined aggregate functions: add rows, retract rows, merge states and return the result, group by group.
 
-The function has a state for each group, of which nothing is known here but its bytes, and views beside it
-(`operators.aggregate.group_views`). The result is kept with the state: the row that a group has given out must be taken
-back as it was. Rows that come are added before others are retracted, so that what a batch replaces is never missing
-between.
+Each function has an opaque state per group, which this module sees only as bytes, and may have views
+(`operators.aggregate.group_views`). The result is stored with the state, because an emitted row must be retracted
+exactly as it was emitted. A batch's insertions are applied before its retractions, so that a row that the batch
+replaces is never missing in between.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from rowkind.operators.errors import RowFailed
 
 
 class GroupFunction(Protocol):
-    """A function of the rows of a group; it pickles. What fails raises ValueError with one line."""
+    """A function of the rows of a group; must be picklable. Its methods raise ValueError with a one-line message."""
 
     @property
     def views(self) -> Sequence[ViewCodec]:
-        """How its views are written."""
+        """The codecs of its views."""
 
     def create(self) -> Any:
-        """The state of a group without rows."""
+        """Return the state of a group without rows."""
 
     def load(self, packed: pa.BinaryArray) -> list[Any]:
-        """States from their bytes."""
+        """Deserialize states."""
 
     def save(self, states: Sequence[Any]) -> pa.BinaryArray:
-        """Their bytes."""
+        """Serialize states."""
 
     def add(self, state: Any, rows: pa.StructArray, views: Views) -> Any:
-        """The state with the arguments of these rows added."""
+        """Return the state after adding the arguments of these rows."""
 
     def retract(self, state: Any, rows: pa.StructArray, views: Views) -> Any:
-        """The state without them."""
+        """Return the state after retracting the arguments of these rows."""
 
     def merge(self, state: Any, other: Any) -> Any:
-        """The state of the rows of two states."""
+        """Return the state of the rows of both states."""
 
     def result(self, state: Any, views: Views) -> Any:
-        """The result of a group."""
+        """Return the result of a group."""
 
     def pack(self, results: Sequence[Any]) -> pa.BinaryArray:
-        """Results as bytes, any of which may be None."""
+        """Serialize results, any of which may be None."""
 
     def unpack(self, packed: pa.BinaryArray) -> pa.Array:
-        """And back, as the column that they are."""
+        """Deserialize results to an Arrow column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The views of one function in one group; None where there are none."""
+    """The views of one function in one group; `of` is None if there are none."""
 
     of: GroupViews | None
     group: int
@@ -76,7 +76,7 @@ class CustomRows:
 
 @dataclass(frozen=True, slots=True)
 class CustomPart:
-    """States and results of groups, both as bytes."""
+    """States and results of groups, both serialized."""
 
     states: pa.BinaryArray
     results: pa.BinaryArray
@@ -87,19 +87,19 @@ CustomPiece = tuple[CustomRows | CustomPart, Indices, Int64s]
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """What a function keeps, as an accumulator of `operators.aggregate.accumulators`."""
+    """The state and result of a user-defined function, as an accumulator of `operators.aggregate.accumulators`."""
 
     function: GroupFunction
     kinds: str = "bb"
 
     def lift(self, values: pa.Array | None, counted: Mask) -> CustomRows:
-        """Rows as they are; those whose arguments are null do not count."""
+        """Return rows as they are; rows whose argument struct is null do not count."""
         assert isinstance(values, pa.StructArray), "a function has one argument at least"
         there = counted & to_mask(values.is_valid()) if values.null_count else counted
         return CustomRows(values, there)
 
     def total(self, pieces: Sequence[CustomPiece], count: int) -> CustomPart:
-        """Rows that come, added up before they are shuffled: states without results."""
+        """Add up inserted rows before the shuffle: states without results."""
         everything = np.ones(count, np.bool_)
         return self.after(None, pieces, everything, lambda group: Views(None, group, 0))
 
@@ -110,10 +110,10 @@ class Custom:
         alive: Mask,
         views: Callable[[int], Views],
     ) -> CustomPart:
-        """The groups that are `stored` after all pieces; what is not `alive` is asked nothing, and is empty.
+        """Return the `stored` groups after all pieces; the function is not called for groups that are not `alive`.
 
-        Where nothing can be stored, because these are not the groups but what a task has of them, there are no results.
-        Raises RowFailed.
+        Without stored groups there are no results: the groups are then a task's partial ones, before the shuffle.
+        Groups that are not alive get an empty state. Raises RowFailed.
         """
         function, count = self.function, len(alive)
         states: dict[int, Any] = {}
@@ -153,15 +153,15 @@ class Custom:
         return CustomPart(saved, binary(given))
 
     def to_columns(self, part: CustomPart) -> list[Column]:
-        """The state, then the result."""
+        """Return the state column, then the result column."""
         return [part.states, part.results]
 
     def of_columns(self, columns: Sequence[Column]) -> CustomPart:
-        """And back."""
+        """Return the part of these two columns."""
         return CustomPart(*columns)
 
     def finish(self, part: CustomPart) -> pa.Array:
-        """The results."""
+        """Return the results."""
         return self.function.unpack(part.results)
 
     def _sums(self, part: CustomPart, group: Indices, states: dict[int, Any]) -> None:
@@ -194,7 +194,7 @@ class Custom:
             touched[of] = True
 
     def _failing(self, part: CustomRows, rows: Indices, sign: int) -> int:
-        """The first of the rows on which the function fails for a group of this row alone, else the last of them."""
+        """Find the first row on which `add` fails if it is the only row of a group, else the last of the rows."""
         if sign > 0:
             for row in rows.tolist():
                 try:

@@ -1,8 +1,9 @@
-"""The groups that a batch touches: as they are stored before it, and as it leaves them.
+"""The groups that a batch touches, before and after the batch.
 
-The state of a group is one row: its group columns packed, the columns of its accumulators in the order of the spec,
-and where values are kept apart, the times of its birth and of its values. COUNT(*), SUM and MAX of a double take 30
-bytes of it as a rule: 20 for the sum, 9 for the maximum, 1 for each count (`operators.columns.packed_columns`).
+A group is stored as one row: its packed group columns, the columns of its accumulators in the order of the spec, and,
+if values or views are stored, two times: when the group was created and when its values were last rewritten. For
+COUNT(*), SUM and MAX of a double, the accumulators typically take 30 bytes: 20 for the sum, 9 for the maximum and 1 for
+each count (`operators.columns.packed_columns`).
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """The touched groups by number, and what is stored of them.
+    """The touched groups by number, with their stored rows.
 
-    `of_change` has the group of each change, `again` that of each refresh.
-    `at` is where in `stored` a group is, -1 where it is not; `of_stored` the other way round. `born` and `refreshed`
-    are the times of its first row and of its values, 0 for a new one and where no values are kept. `packed` and `parts`
-    belong to `stored`.
+    `of_change` has the group of each change, `again` the group of each refresh. `at` is the position of a group in
+    `stored`, -1 if it is not stored; `of_stored` is the inverse. `born` is the time of a group's first row and
+    `refreshed` the time when its values were last rewritten, in ms. Both are 0 for a new group and if no values or
+    views are stored. `packed` and `parts` belong to `stored`.
     """
 
     hash: Uint64s
@@ -63,7 +64,7 @@ class GroupState:
 
     @classmethod
     def of(cls, spec: AggregateSpec, batch: Batch, arrangement: Arrangement) -> GroupState:
-        """Look the groups of a batch up; of a global aggregate always the one."""
+        """Look up the groups of a batch; a global aggregate always has its one group."""
         touched = batch.touched
         hashes, key = touched.hash, touched.key
         if spec.is_global:
@@ -104,25 +105,25 @@ class GroupState:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of touched groups."""
         return len(self.hash)
 
     def named(self, numbers: Indices) -> GroupNames:
-        """Some of them by hash and key."""
+        """Return the hashes and keys of these groups."""
         return GroupNames(self.hash[numbers], self.key.take(pa.array(numbers)))
 
     def keys(self, spec: AggregateSpec, lifted: Lifted, now: int) -> GroupKeys:
-        """What the values need to know of them."""
+        """Return the groups as the arranged values need them."""
         written_at = np.full(self.count, now)
         if spec.until is not None:
             written_at = spec.until(_packed(spec, lifted, self, np.arange(self.count)))
         born = np.where(self.at >= 0, self.born, now)
-        # A clock may be put back: what is kept of a group is never older than the group.
+        # The clock may be set back: the values of a group are never older than the group.
         return GroupKeys(self.hash, self.key, born, np.maximum(written_at, born))
 
 
 def _unpacked(spec: AggregateSpec, stored: Entries) -> tuple[pa.BinaryArray, list[AccumulatorColumn], list[Column]]:
-    """The groups, their accumulators, and the times that are kept of them."""
+    """Return the packed group columns, the accumulators, and the times of the stored groups."""
     kinds = [accumulator.kinds for accumulator in spec.accumulators]
     packed, *columns = unpack("".join(["b", *kinds, _times(spec)]), stored.payload)
     parts = []
@@ -134,9 +135,9 @@ def _unpacked(spec: AggregateSpec, stored: Entries) -> tuple[pa.BinaryArray, lis
 
 @dataclass(frozen=True, slots=True)
 class EmittedGroups:
-    """What is emitted, and the rows of all groups that are written: `old` that go, `new` that come.
+    """The emitted rows, and the rows of all written groups: `old` ones before the batch, `new` ones after it.
 
-    `failed` is what would be emitted if its results fitted their types.
+    `failed` are rows that are not emitted because a result does not fit its type.
     """
 
     emitted: Emitted
@@ -147,7 +148,7 @@ class EmittedGroups:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What becomes of the groups: `gone` are those whose stored row goes, `come` those that get one."""
+    """The groups after the batch: `gone` are those whose stored row is removed, `come` those that get a row."""
 
     groups: GroupState
     parts: list[AccumulatorColumn]
@@ -160,7 +161,7 @@ class After:
     def of(
         cls, spec: AggregateSpec, changes: Changes, lifted: Lifted, groups: GroupState, parts: list[AccumulatorColumn]
     ) -> After:
-        """Groups with changes, and the global one when it is new."""
+        """Determine the groups with changes, including a new global group."""
         known = groups.at >= 0
         written = np.bincount(groups.of_change, minlength=groups.count) > 0
         written[groups.again] = True
@@ -177,18 +178,18 @@ class After:
 
     @property
     def replaced(self) -> Mask:
-        """Which of `gone` are among `come` too."""
+        """Which of `gone` are also among `come`."""
         come = np.zeros(self.groups.count, np.bool_)
         come[self.come] = True
         return come[self.gone]
 
     def emit(self, spec: AggregateSpec) -> EmittedGroups:
-        """The rows that go and come, where they differ; where they do not, and it matters, refreshes."""
+        """Return the retracted and inserted rows of groups that differ, and refreshes of the others if needed."""
         groups, come = self.groups, self.come
         at, replaced, replacing = groups.at[self.gone], self.replaced, groups.at[come] >= 0
         (old, failed_old), (new, failed_new) = _results(spec, groups.parts, at), _results(spec, self.parts, come)
         differ = ~equal_bytes(old.filter(pa.array(replaced)), new.filter(pa.array(replacing)))
-        # A sum of no values is NULL, too.
+        # A sum of no values is NULL too, so equal bytes do not mean that both results failed.
         differ |= failed_old[replaced] != failed_new[replacing]
         differs_old, differs_new = np.ones(len(at), np.bool_), np.ones(len(come), np.bool_)
         differs_old[replaced], differs_new[replacing] = differ, differ
@@ -201,7 +202,7 @@ class After:
         return EmittedGroups(Emitted(Rows.concat(changed), refreshes), Rows.concat(failed), old, new)
 
     def entries(self, spec: AggregateSpec, now: int) -> Entries:
-        """What is to be stored: the rows of groups that have one, and that the others have none."""
+        """Return the entries to store: the rows of groups that have one, and negative entries for removed groups."""
         groups, come, rows = self.groups, self.come, len(self.come)
         columns: list[Column] = []
         for accumulator, part in zip(spec.accumulators, self.parts, strict=True):
@@ -227,12 +228,12 @@ class After:
 
 
 def _times(spec: AggregateSpec) -> str:
-    """The kinds of the columns with the times of a group."""
+    """Return the kinds of the columns with the times of a group."""
     return "nn" if spec.keeps_times else ""
 
 
 def _packed(spec: AggregateSpec, lifted: Lifted, groups: GroupState, come: Indices) -> pa.BinaryArray:
-    """The group columns of the groups that get a row: as stored, or those of any of its changes."""
+    """Return the group columns of the groups that get a row: the stored ones, or those of any of its changes."""
     if spec.is_global:
         return constant(b"", len(come))
     element = np.full(groups.count, -1)
@@ -245,7 +246,7 @@ def _packed(spec: AggregateSpec, lifted: Lifted, groups: GroupState, come: Indic
 
 
 def _results(spec: AggregateSpec, parts: list[AccumulatorColumn], groups: Indices) -> tuple[pa.BinaryArray, Mask]:
-    """The packed results of the calls for some of the groups that these parts are of, and which of them fail."""
+    """Return the packed results of the calls for these groups, and which of the groups failed."""
     failed = np.zeros(len(groups), np.bool_)
     if not spec.calls or len(groups) == 0:
         return constant(b"", len(groups)), failed
@@ -260,5 +261,5 @@ def _results(spec: AggregateSpec, parts: list[AccumulatorColumn], groups: Indice
 
 
 def _join(packed: pa.BinaryArray, results: pa.BinaryArray) -> pa.BinaryArray:
-    """The rows that are emitted: the group columns, then the results."""
+    """Return the rows to emit: the group columns followed by the results."""
     return pc.binary_join_element_wise(packed, results, b"")

@@ -1,12 +1,13 @@
-"""Views: what an aggregate function keeps of a group by keys of its own, and reads when it asks for it.
+"""Views: a user-defined aggregate function's keyed state of a group, which is read on demand.
 
-A group's list, map or set of any size lies beside its accumulator, an entry each, and a batch reads and writes what it
-touches and no more. One arrangement holds the views of all functions of an aggregate: key is that of the group, sub-key
-the number of the view and the key in it. What is changed stays in memory until the batch is over.
+A view is a list, map or set of any size with one entry per element. It is stored separately from the accumulator, and a
+batch reads and writes only the entries that it touches. One arrangement stores the views of all functions of an
+aggregate. The key of an entry is the group's key; the sub-key is the number of the view and the key within the view.
+Changed entries stay in memory until the batch ends.
 
-Entries live as long as their group. With a TTL that needs the care of `operators.aggregate.arranged_values`: they are
-stored with twice the group's TTL, all of a group are written again when it is written a TTL after they last were, and
-what is older than its group's birth does not count.
+Entries live as long as their group. A TTL needs the same care as in `operators.aggregate.arranged_values`: entries are
+stored with twice the group's TTL. All entries of a group are rewritten when the group is written a TTL after their last
+rewrite. Entries older than the creation of their group do not count.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from rowkind.operators.columns.changes import Indices, binary
 
 _ABSENT = object()
 _Place = tuple[int, int]
-"""A group and a view."""
+"""A group and a view, by number."""
 
 
 class ViewCodec(Protocol):
-    """How the keys and values of a view are written. Keys are hashable, and never None."""
+    """The codec of the keys and values of a view. Keys are hashable and never None."""
 
     def keys(self, keys: Sequence[Any]) -> pa.BinaryArray:
-        """Bytes that are equal where keys are."""
+        """Serialize keys: bytes are equal if and only if the keys are equal."""
 
     def pack(self, keys: Sequence[Any], values: Sequence[Any]) -> pa.BinaryArray:
-        """An entry each."""
+        """Serialize one entry per key and value."""
 
     def unpack(self, entries: pa.BinaryArray) -> list[tuple[Any, Any]]:
-        """The key and the value of each entry."""
+        """Deserialize the key and the value of each entry."""
 
 
 class GroupViews:
@@ -56,7 +57,7 @@ class GroupViews:
         self._entries: list[Entries] = []
 
     def read(self, place: _Place, keys: Sequence[Any]) -> list[Any]:
-        """The values under these keys, None where there is nothing."""
+        """Return the values of these keys, None for a missing key."""
         known = self._known.setdefault(place, {})
         wanted = [key for key in dict.fromkeys(keys) if key not in known] if place not in self._whole else []
         if wanted:
@@ -71,12 +72,12 @@ class GroupViews:
         return [None if value is _ABSENT else value for value in values]
 
     def has(self, place: _Place, key: Any) -> bool:
-        """Whether there is something under a key."""
+        """Whether a key has an entry."""
         self.read(place, [key])
         return self._known[place].get(key, _ABSENT) is not _ABSENT
 
     def all(self, place: _Place) -> dict[Any, Any]:
-        """Everything in a view, in the order of the bytes of its keys."""
+        """Return all entries of a view, ordered by the bytes of their keys."""
         group, number = place
         known = self._known.setdefault(place, {})
         if place not in self._whole:
@@ -89,37 +90,37 @@ class GroupViews:
         return {there[at]: known[there[at]] for at in sorted(range(len(there)), key=codes.__getitem__)}
 
     def write(self, place: _Place, key: Any, value: Any) -> None:
-        """Put a value under a key."""
+        """Set the value of a key."""
         self.read(place, [key])
         self._known[place][key] = value
         self._dirty.setdefault(place, {})[key] = None
 
     def remove(self, place: _Place, key: Any) -> None:
-        """Take what is under a key away."""
+        """Remove the entry of a key."""
         self.write(place, key, _ABSENT)
 
     def restore(self, group: int) -> None:
-        """Forget what the batch has done to a group."""
+        """Discard the batch's writes to a group."""
         for place in [place for place in self._known if place[0] == group]:
             del self._known[place]
             self._dirty.pop(place, None)
             self._whole.discard(place)
 
     def drop(self, group: int) -> None:
-        """Take everything away that a group has."""
+        """Remove all entries of a group."""
         for number in range(len(self._codecs)):
             for key in self.all((group, number)):
                 self.remove((group, number), key)
 
     def refresh(self, groups: Indices) -> None:
-        """Let all that these groups have be written again."""
+        """Mark all entries of these groups to be rewritten."""
         for group in groups.tolist():
             for number in range(len(self._codecs)):
                 found = self.all((group, number))
                 self._dirty.setdefault((group, number), {}).update(dict.fromkeys(found))
 
     def finish(self) -> None:
-        """Append what has changed to the arrangement."""
+        """Append the changed entries to the arrangement."""
         gone = [
             self._stored[place, key]
             for place, keys in self._dirty.items()
@@ -153,7 +154,7 @@ class GroupViews:
         )
 
     def _take_in(self, place: _Place, found: Entries, sub_keys: set[bytes] | None) -> None:
-        """Remember what was read of a view, unless the batch has written something else there."""
+        """Cache the entries that were read for a view, except where the batch has already written."""
         group, number = place
         known, mine = self._known[place], self._keys[group]
         fits = [

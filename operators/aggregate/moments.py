@@ -1,11 +1,12 @@
-"""Moments: variances, covariances, correlations, slopes, skewness and kurtosis from exact sums of powers and products.
+"""Moments: variance, covariance, correlation, regression, skewness and kurtosis from exact sums of powers and products.
 
-Of n rows they keep n and the sums of x, x², xy and so on, each an exact number. So what is added and taken away again
-leaves no trace, a variance is never negative, that of equal values is zero, and the result does not depend on the order
-of rows. The textbook's formulas, which lose all digits in doubles, lose none here: n times the sum of the squares less
-the square of the sum is computed exactly and rounded once. A NaN or an infinity makes the result NaN while it is there.
+The state is the number of rows n and the sums of x, x², xy and so on, each an exact number. So retracting a row undoes
+its insertion exactly, a variance is never negative, the variance of equal values is zero, and the result does not
+depend on the order of rows. The textbook formulas lose all digits in doubles but none here: n times the sum of squares
+minus the square of the sum is computed exactly and rounded once. While a NaN or an infinity is present, the result is
+NaN.
 
-As in Spark: a sample's variance of one row is NULL, as is a correlation with a variance of zero.
+As in Spark, the sample variance of one row is NULL, and so is a correlation with a variance of zero.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ _POWERS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("covar_pop", "covar_samp"), _PAIR),
     **dict.fromkeys(("corr", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx", "regr_syy", "regr_sxy"), _PAIRS),
 }
-"""The products of which each function keeps the sums, spelled by their factors."""
+"""The products whose sums each function keeps, spelled by their factors."""
 
 
 _OF_SEVERAL = ("var_samp", "stddev_samp", "covar_samp", "corr")
-"""The functions that have no value for one row."""
+"""The functions that are NULL for a single row."""
 
 
 @dataclass(frozen=True, slots=True)
 class MomentsPart:
-    """How many rows, how many of these that are not finite, and the sums over the finite ones, by their products."""
+    """The number of rows, the number of non-finite rows among them, and the sums over the finite rows by product."""
 
     count: Int64s
     odd: Int64s
@@ -49,13 +50,13 @@ class MomentsPart:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The sums of powers; the argument is a double, or a struct of two, of which REGR's y is the first."""
+    """The sums of powers. The argument is a double or a struct of two; the first is y of REGR_*(y, x)."""
 
     call: AccumulatorCall
 
     @property
     def kinds(self) -> str:
-        """Two counts, then the sums."""
+        """The kinds of the two counts and of the sums."""
         return "nn" + "b" * len(self._products)
 
     @property
@@ -63,7 +64,7 @@ class Moments:
         return _POWERS[self.call.function]
 
     def lift(self, values: pa.Array | None, counted: Mask) -> MomentsPart:
-        """Each row's powers; zeros where it does not count."""
+        """Return the powers of each row; zeros if it does not count."""
         assert values is not None
         there = counts_where(values, counted)
         pair = pa.types.is_struct(values.type)
@@ -75,7 +76,7 @@ class Moments:
         return MomentsPart(there.astype(np.int64), (there & ~finite).astype(np.int64), sums)
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> MomentsPart:
-        """The sums."""
+        """Return the sums."""
         return MomentsPart(
             summed([(part.count, group, sign) for part, group, sign in pieces], count),
             summed([(part.odd, group, sign) for part, group, sign in pieces], count),
@@ -86,17 +87,17 @@ class Moments:
         )
 
     def to_columns(self, part: MomentsPart) -> list[Column]:
-        """The counts and the sums."""
+        """Return the counts and the sums as columns."""
         return [part.count, part.odd, *(part.sums[name].to_bytes() for name in self._products)]
 
     def of_columns(self, columns: Sequence[Column]) -> MomentsPart:
-        """The counts and the sums."""
+        """Return the part of these columns."""
         count, odd, *sums = columns
         numbers = map(ExactNumbers.of_bytes, sums)
         return MomentsPart(count, odd, dict(zip(self._products, numbers, strict=True)))
 
     def finish(self, part: MomentsPart) -> pa.Array:
-        """The moment; NULL where there are too few rows or it has no value."""
+        """Return the moment; NULL if there are too few rows or if it is undefined."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             values, none = _finished(self.call.function, _Central(part))
         few = part.count <= (1 if self.call.function in _OF_SEVERAL else 0)
@@ -105,7 +106,7 @@ class Moments:
 
 
 class _Central:
-    """Sums of powers of the distances from the mean, each rounded once from what is exact and divided by n."""
+    """Sums of powers of the distances from the mean, each rounded once from an exact number, then divided by n."""
 
     def __init__(self, part: MomentsPart) -> None:
         self.n = np.maximum(part.count, 1).astype(np.float64)
@@ -113,24 +114,24 @@ class _Central:
         self._sums = part.sums
 
     def mean(self, name: str) -> Doubles:
-        """The mean of x or y."""
+        """Return the mean of x or y."""
         return self._sums[name].scaled_doubles(DOUBLE_UNIT) / self.n
 
     def second(self, name: str) -> Doubles:
-        """The sum of (x - its mean) * (y - its mean), for xx, xy or yy."""
+        """Return the sum of (x - its mean) * (y - its mean), for xx, xy or yy."""
         product = self._sums[name[0]].times(self._sums[name[1]])
         exact = self._n.times(self._sums[name]).minus(product).scaled_doubles(2 * DOUBLE_UNIT)
-        # Where retractions were not of the rows that were there, sums may not be those of any rows.
+        # If retractions were of rows that were not present, the sums may not be those of any set of rows.
         return (np.maximum(exact, 0.0) if name[0] == name[1] else exact) / self.n
 
     def third(self) -> Doubles:
-        """The sum of (x - its mean)³."""
+        """Return the sum of (x - its mean)³."""
         n, (x, xx, xxx) = self._n, (self._sums[name] for name in ("x", "xx", "xxx"))
         exact = _sum([(1, n.times(n).times(xxx)), (-3, n.times(x).times(xx)), (2, x.times(x).times(x))])
         return exact.scaled_doubles(3 * DOUBLE_UNIT) / self.n / self.n
 
     def fourth(self) -> Doubles:
-        """The sum of (x - its mean)⁴."""
+        """Return the sum of (x - its mean)⁴."""
         n, (x, xx, xxx, xxxx) = self._n, (self._sums[name] for name in ("x", "xx", "xxx", "xxxx"))
         square = x.times(x)
         terms = [(1, n.times(n).times(n).times(xxxx)), (-4, n.times(n).times(x).times(xxx))]
@@ -144,7 +145,7 @@ def _sum(terms: Sequence[tuple[int, ExactNumbers]]) -> ExactNumbers:
 
 
 def _finished(function: str, central: _Central) -> tuple[Doubles, Mask]:
-    """The results, and where they have no value."""
+    """Return the results, and where they are undefined."""
     n, never = central.n, np.zeros(len(central.n), np.bool_)
     match function:
         case "var_pop" | "stddev_pop" | "var_samp" | "stddev_samp":
@@ -165,9 +166,10 @@ def _finished(function: str, central: _Central) -> tuple[Doubles, Mask]:
 
 
 def _regression(function: str, central: _Central) -> tuple[Doubles, Mask]:
-    """The results that come of both variables, and where they have no value."""
+    """Return the results that depend on both variables, and where they are undefined."""
     xx, yy, xy = central.second("xx"), central.second("yy"), central.second("xy")
-    # A product that is no usual number says too little; and rounded or not, a correlation is never beyond 1.
+    # If the product overflows or is subnormal, multiply the square roots instead. Rounding must not push a correlation
+    # beyond 1.
     usual = np.isfinite(xx * yy) & (xx * yy > np.finfo(np.float64).tiny)
     corr = np.clip(xy / np.where(usual, np.sqrt(xx * yy), np.sqrt(xx) * np.sqrt(yy)), -1.0, 1.0)
     match function:

@@ -1,13 +1,14 @@
-"""Partial aggregates: the changes of a task, added up by group before they are shuffled.
+"""Partial aggregates: a task's changes, added up by group before the shuffle.
 
-`add_up` is stateless. For each group it makes one row with the sums of the insertions and one with those of the
-retractions, if there are any; and for each value that DISTINCT, MIN or MAX must keep, one row that says how many more
-or fewer rows have it. So a hot group costs a task two rows per batch and its different values, however many changes it
-has. `partial` does so only where that makes few rows of many. What is added up has side 1 and what is not has side 0,
-and `lift` gives the final operator both, in one batch too, as what accumulators add up.
+`add_up` is stateless. For each group it makes at most two rows: one with the sums of the insertions and one with those
+of the retractions. For each value that DISTINCT, MIN or MAX must store, it makes one row with the net number of rows
+that have it. So a hot group costs a task two rows per batch plus one per different value, regardless of its number of
+changes. `partial` adds up only if that reduces the rows enough. Partial rows have side 1 and raw rows side 0. The final
+operator accepts both in one batch; `lift` turns them into the parts of accumulators.
 
-A hot group with too many different values for one shard is split by them: COUNT(DISTINCT x) by g is an aggregate
-without calls by (g, x), which spreads over the shards, and over its rows COUNT(x) by g, two-phase itself.
+A hot group with too many different values for one shard is split by them. COUNT(DISTINCT x) by g is an aggregate
+without calls by (g, x), which is spread over the shards, followed by COUNT(x) by g over its rows, which is itself
+computed in two phases.
 """
 
 from __future__ import annotations
@@ -31,24 +32,28 @@ from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.columns.packed_columns import pack, unpack
 
 RAW, PARTIAL = 0, 1
-"""The side of rows as they are, and of rows that `partial` made."""
+"""The side of raw rows, and of rows that `partial` made."""
 
 WORTH = 0.2
-"""How many rows may be sent per change for sums to pay. Measured in `tests.bench.operator_aggregate`, blocks and the
-final operator included: at 0.02 rows per change sums cost 0.6 to 0.9 times the CPU of the changes as they are, between
-0.1 and 0.2 as much and a third of the bytes, from 0.3 on a tenth to a half more. What the final operator does is mostly
-per group; 100,000 changes of a hot group, sent as they are, cost it 24 ms."""
+"""The maximum number of rows sent per change for which adding up pays.
+
+Measured in `tests.bench.operator_aggregate`, including blocks and the final operator. At 0.02 rows per change, partial
+sums cost 0.6 to 0.9 times the CPU of raw changes. Between 0.1 and 0.2 they cost as much CPU and a third of the bytes.
+From 0.3 on they cost 10% to 50% more CPU. The cost of the final operator is mostly per group: 100,000 raw changes of a
+hot group cost it 24 ms.
+"""
 
 _SUMS = -1
-"""Where a partial row has the number of its stream, this says that it has sums."""
+"""The tag of a partial row that has sums; other partial rows have the number of their stream instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Changes of one form as elements, each one raw row or the sums of some.
+    """Changes of one form as elements, each of which is one raw row or the sums of several rows.
 
-    `row` is the change of each element of the `parts`, which are those of the accumulators that take rows; `values` has
-    the rows by what they have in each stream. The group's columns of element i are in `payload`, packed or to be made.
+    `row` is the change of each element. `parts` are the parts of the accumulators that read rows directly. `values` has
+    the rows of each stream. `payload` has the group columns of each element if `packed`, else the row from which
+    `spec.group` makes them.
     """
 
     row: Indices
@@ -58,14 +63,14 @@ class Form:
     packed: bool
 
     def groups(self, spec: AggregateSpec, elements: Indices) -> pa.BinaryArray:
-        """The group columns of these elements."""
+        """Return the group columns of these elements."""
         payload = self.payload.take(pa.array(elements))
         return payload if self.packed else spec.group(payload)
 
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """The changes of a batch as what accumulators add up: their elements, form by form."""
+    """The changes of a batch as parts of accumulators: their elements, form by form."""
 
     forms: list[Form]
 
@@ -76,21 +81,21 @@ class Lifted:
 
     @property
     def rows(self) -> Int64s:
-        """How many rows each element stands for."""
+        """The number of rows of each element."""
         return np.concatenate([form.parts[0][0] for form in self.forms])
 
     @property
     def values(self) -> list[ValueRows]:
-        """The rows by what they have in each stream."""
+        """The rows of each stream."""
         return [ValueRows.concat(streams) for streams in zip(*(form.values for form in self.forms), strict=True)]
 
     def pieces(self, of_change: Indices, weight: Int64s) -> Iterator[list[AccumulatorPiece]]:
-        """For each accumulator that takes rows what it has to add up, by the group and the sign of each change."""
+        """Return, for each accumulator that reads rows directly, the pieces to add up."""
         for parts in zip(*(form.parts for form in self.forms), strict=True):
             yield [(part, of_change[form.row], weight[form.row]) for part, form in zip(parts, self.forms, strict=True)]
 
     def groups(self, spec: AggregateSpec, elements: Indices) -> pa.BinaryArray:
-        """The group columns of these elements."""
+        """Return the group columns of these elements."""
         bounds = np.cumsum([0, *(len(form.row) for form in self.forms)])
         form_of = np.searchsorted(bounds, elements, side="right") - 1
         order = np.argsort(form_of, kind="stable")
@@ -101,7 +106,7 @@ class Lifted:
 
 
 def lift(spec: AggregateSpec, changes: Changes) -> Lifted:
-    """Raw changes, partial ones or both."""
+    """Lift raw changes, partial changes or both."""
     partial_ones = changes.side == PARTIAL
     if not partial_ones.any():
         return Lifted([_rows(spec, changes, np.arange(len(changes)))])
@@ -112,9 +117,9 @@ def lift(spec: AggregateSpec, changes: Changes) -> Lifted:
 
 
 def partial(spec: AggregateSpec, changes: Changes) -> Changes:
-    """What a task sends in place of these changes of side `RAW`: their sums, or the changes where sums do not pay.
+    """Return the partial sums of these changes of side `RAW`, or the changes themselves if adding up does not pay.
 
-    Both sides may reach an `Aggregate` in one batch, and of one group.
+    An `Aggregate` may receive both sides in one batch, even for the same group.
     """
     worth = WORTH * len(changes)
     if least_distinct(changes.hash) > worth:
@@ -124,13 +129,13 @@ def partial(spec: AggregateSpec, changes: Changes) -> Changes:
 
 
 def one_of_each_group(refreshes: Changes) -> Changes:
-    """What a task sends in place of these refreshes."""
+    """Reduce a task's refreshes to one per group."""
     groups = group(refreshes.hash, [refreshes.key])
     return refreshes.take(firsts(groups.ids, groups.count))
 
 
 def least_distinct(hashes: Uint64s) -> int:
-    """A number of different hashes that there are at least, nearly all of them; for a tenth of what sorting costs."""
+    """Return a close lower bound of the number of different hashes, at a tenth of the cost of sorting."""
     slots = np.zeros(1 << (8 * len(hashes)).bit_length(), np.bool_)
     slots[hashes & np.uint64(len(slots) - 1)] = True
     return int(np.count_nonzero(slots))
@@ -138,14 +143,14 @@ def least_distinct(hashes: Uint64s) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The groups of changes of which each counts in several: rows of these groups, and `of[s, i]` that of change i."""
+    """The groups of changes that count in several groups each: `of[s, i]` is the row in `rows` of change i."""
 
     rows: Changes
     of: Indices
 
 
 def add_up(spec: AggregateSpec, changes: Changes, into: Targets | None = None) -> Changes:
-    """These changes of side `RAW` added up by group, as changes of side `PARTIAL`; their own group, or these."""
+    """Add up changes of side `RAW` by group, or by the groups `into`, and return changes of side `PARTIAL`."""
     assert not changes.side.any(), "what is added up has one side, 0"
     if len(changes) == 0:
         return changes
@@ -158,13 +163,13 @@ def add_up(spec: AggregateSpec, changes: Changes, into: Targets | None = None) -
 
 
 def group_of_sums(spec: AggregateSpec, payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """The packed group columns in the payloads of partial changes that came back unmatched: such are always sums."""
+    """Return the packed group columns of partial changes that were returned as unmatched; these are always sums."""
     groups: pa.BinaryArray = unpack("nb" + spec.row_kinds, payloads)[1]
     return groups
 
 
 def packed_groups(spec: AggregateSpec, changes: Changes) -> pa.BinaryArray:
-    """The packed group columns of each of these changes, raw ones, partial ones or both, as they reach an aggregate."""
+    """Return the packed group columns of changes that reach an aggregate: raw, partial or both."""
     summed = np.flatnonzero(changes.side == PARTIAL)
     if len(summed) == 0:
         return spec.group(changes.payload)
@@ -173,7 +178,7 @@ def packed_groups(spec: AggregateSpec, changes: Changes) -> pa.BinaryArray:
     raw = np.flatnonzero(changes.side == RAW)
     packed = [group_of_sums(spec, changes.payload.take(pa.array(summed)))]
     packed += [spec.group(changes.payload.take(pa.array(raw)))] if len(raw) else []
-    # What says how many rows have a value comes with the sums of its group.
+    # A partial row with the count of a value is always sent together with the sums of its group.
     groups = group(changes.hash, [changes.key])
     place = np.zeros(groups.count, np.int64)
     place[groups.ids[np.concatenate([summed, raw])]] = np.arange(len(summed) + len(raw))
@@ -181,7 +186,7 @@ def packed_groups(spec: AggregateSpec, changes: Changes) -> pa.BinaryArray:
 
 
 def _rows(spec: AggregateSpec, changes: Changes, row: Indices) -> Form:
-    """The raw changes among them, which are those at `row`."""
+    """Lift the raw changes, which are at `row`."""
     if len(row) < len(changes):
         changes = changes.take(row)
     everything = np.ones(len(changes), np.bool_)
@@ -209,7 +214,7 @@ def _rows(spec: AggregateSpec, changes: Changes, row: Indices) -> Form:
 
 
 def _unpack(spec: AggregateSpec, changes: Changes, partial_rows: Indices) -> Form:
-    """The partial changes among them, which are those at `partial_rows`."""
+    """Lift the partial changes, which are at `partial_rows`."""
     payloads = changes.payload if len(partial_rows) == len(changes) else changes.payload.take(pa.array(partial_rows))
     tags = unpack("n", payloads)[0]
 
@@ -231,7 +236,7 @@ def _unpack(spec: AggregateSpec, changes: Changes, partial_rows: Indices) -> For
 
 
 def _sums(spec: AggregateSpec, changes: Changes, form: Form, rows: Changes, ids: Indices) -> Changes:
-    """One row for each group of `ids` and sign, where there are changes of it; `rows` has one of each group."""
+    """Return one row of sums for each group of `ids` and sign that has changes; `rows` has one row per group."""
     signed = ids * 2 + (changes.weight < 0)
     used = np.flatnonzero(np.bincount(signed.ravel()))
     number = np.zeros(used[-1] + 1, np.int64)
@@ -253,7 +258,7 @@ def _sums(spec: AggregateSpec, changes: Changes, form: Form, rows: Changes, ids:
 def _net_values(
     spec: AggregateSpec, changes: Changes, stream: tuple[int, ValueRows], rows: Changes, ids: Indices
 ) -> Changes:
-    """One row for each value of a stream in each group, where the changes leave more or fewer of it."""
+    """Return one row for each value of a stream in each group whose net number of rows is not zero."""
     number, values = stream
     of = ids[:, values.row].ravel()
     value = values.value.take(pa.array(np.tile(np.arange(len(values.row)), len(ids)))) if len(ids) > 1 else values.value
@@ -267,7 +272,7 @@ def _net_values(
 
 
 def _changes(rows: Changes, payload: pa.BinaryArray, seq: Int64s, weight: Int64s) -> Changes:
-    """What has been added up, under the keys of these rows."""
+    """Return partial changes under the keys of these rows."""
     return Changes(
         np.full(len(rows), PARTIAL, np.int8),
         np.where(weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8),
@@ -280,7 +285,7 @@ def _changes(rows: Changes, payload: pa.BinaryArray, seq: Int64s, weight: Int64s
 
 
 def _seq(spec: AggregateSpec, seq: Int64s, ids: Indices, count: int) -> Int64s:
-    """The arrival number of each group of some sets of groups."""
+    """Return the arrival number of each group, given one row of group ids or several."""
     numbered, none = spec.numbered
     found = np.full(count, none)
     for each in ids:
@@ -289,7 +294,7 @@ def _seq(spec: AggregateSpec, seq: Int64s, ids: Indices, count: int) -> Int64s:
 
 
 def firsts(ids: Indices, count: int) -> Indices:
-    """The first row of each group."""
+    """Return the first row of each group."""
     first = np.zeros(count, np.int64)
     first[ids[::-1]] = np.arange(len(ids))[::-1]
     return first

@@ -1,4 +1,4 @@
-"""What an aggregate computes, and what it therefore keeps of rows."""
+"""The specification of an aggregate, and the state that follows from it."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ from rowkind.operators.columns.rowtime import RowTime
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
-    """GROUP BY some columns, with these calls.
+    """A GROUP BY with its aggregate calls.
 
     The plan provides
-    - as the key of every change the comparable bytes of the group columns, *never null* (NULLs are equal here), its
-      `hash64` as hash and shard, no sub-key; for a global aggregate the empty key and one shard;
-    - as input an exact changelog: operators put that out, and `Normalize` makes it of a source where rows are replaced
-      by bare +U or retracted without being there. Order does not matter.
-    - `arguments`: the columns that calls name as arguments or filters, for these payloads; not asked where none does.
-      Of MIN_BY and MAX_BY that is comparable bytes of the order that end in the value, NULL where the row does not
-      count; of FIRST and LAST bytes of the value and of what tells rows apart; of what is gathered all of a value.
-    - `group`: the group columns of these payloads, packed. Equal keys must give equal bytes, so -0.0 and NaN are to be
-      written in one way. Empty bytes for a global aggregate.
-    - `result`: one column per call in, their packed values out; all but COUNT are nullable, whatever the argument is. A
-      row that is emitted is the group's bytes and behind them these, a payload of the schema that has both; HAVING and
-      the order of columns are the calc's.
-    - `retracts`: whether the input may hold retractions. Extremes then keep all values of a group.
-    - `ttl_ms`: how long a group lives after its last change; None for a global aggregate, which has nothing to expire.
-    - `until`: when groups may be let go of, by their group columns, packed; None where they have no time of their own.
-    - `ends`: the same, by their rows as they are emitted, where it is these that tell.
-    - `refreshes`: whether somebody further down has a TTL.
-    - `fallible`: the numbers of calls of SUM and AVG whose results fail a row where they do not fit their types.
-    - `is_global`: there is no GROUP BY. The row is then emitted in the first batch, with or without changes: an empty
-      block sent to the shard of the empty key is enough, and the plan has the scan send one with its first batch.
+    - the key of every change: the comparable bytes of the group columns, *never null* (NULLs are equal here), with
+      their `hash64` as hash and shard and without a sub-key. A global aggregate has the empty key and one shard.
+    - an exact changelog as input. Operators emit one. For a source in which a bare +U replaces a row, or in which
+      retractions may find no row, `Normalize` produces one. Order does not matter.
+    - `arguments`: returns, for payloads, the columns that calls name as arguments or filters. It is not called if no
+      call names one. For MIN_BY and MAX_BY the column has comparable bytes of the order that end in the value, NULL if
+      the row does not count. For FIRST and LAST it has bytes of the value and of the columns that distinguish rows. For
+      functions of all values it has the whole value as bytes.
+    - `group`: returns the group columns of payloads, packed. Equal keys must give equal bytes, so -0.0 and NaN must
+      each have one representation. Empty bytes for a global aggregate.
+    - `result`: takes one column per call and returns the packed values. All columns but those of COUNT are nullable,
+      even if the argument is not. An emitted row is the group's bytes followed by these bytes: a payload under the
+      schema of both. HAVING and the order of columns are left to the calc.
+    - `retracts`: whether the input may have retractions. If so, extremes keep all values of a group.
+    - `ttl_ms`: how long a group lives after its last change, in ms; None for a global aggregate, which never expires.
+    - `until`: the time at which a group may be evicted, from its packed group columns; None if they contain no time.
+    - `ends`: the time at which a group may be evicted, from its emitted rows, if the group columns do not determine it.
+    - `refreshes`: whether a downstream operator has a TTL.
+    - `fallible`: the numbers of the SUM and AVG calls whose row fails if the result does not fit its type.
+    - `is_global`: there is no GROUP BY. The row is then emitted in the first batch, with or without changes. An empty
+      block for the shard of the empty key is enough to start that batch, and the plan has the scan send one first.
 
-    All are picklable. No calls at all make SELECT DISTINCT, which `result` is not asked for.
+    All functions must be picklable. An aggregate without calls is SELECT DISTINCT; `result` is then not called.
     """
 
     calls: tuple[AccumulatorCall, ...]
@@ -67,25 +68,25 @@ class AggregateSpec:
 
     @property
     def numbered(self) -> tuple[np.ufunc, int]:
-        """By which of its rows' arrival numbers a group is numbered, and what stands where there is none yet.
+        """How the arrival number of a group follows from those of its rows, and the initial value before any row.
 
-        It is the latest. A row of SELECT DISTINCT has the first: where rows only come, it never changes.
+        It is the latest number. For SELECT DISTINCT it is the first: if rows are only inserted, it then never changes.
         """
         numbers = np.iinfo(np.int64)
         return (np.maximum, numbers.min) if self.calls else (np.minimum, numbers.max)
 
     @property
     def accumulators(self) -> tuple[Accumulator, ...]:
-        """How many rows a group has, and what each call keeps."""
+        """The row count of a group, and the accumulator of each call."""
         return (Counts(ROWS), *map(accumulator, self.calls))
 
     @property
     def streams(self) -> tuple[Stream, ...]:
-        """The arguments whose values are kept, each once."""
+        """The arguments whose values are stored, each once."""
         return tuple(dict.fromkeys(stream for call in self.calls if (stream := self.stream(call)) is not None))
 
     def stream(self, call: AccumulatorCall) -> Stream | None:
-        """Where the call gets what it counts from, if not from the rows themselves."""
+        """Return the stream of values that the call reads; None if it reads the input rows directly."""
         if not keeps_values(call.function, distinct=call.distinct, retracts=self.retracts and not call.grows):
             return None
         assert call.argument is not None
@@ -99,30 +100,30 @@ class AggregateSpec:
 
     @property
     def views(self) -> tuple[ViewCodec, ...]:
-        """The views of functions that are not ours, call by call."""
+        """The views of user-defined functions, call by call."""
         return tuple(view for call in self.calls if call.custom is not None for view in call.custom.views)
 
     @property
     def keeps_times(self) -> bool:
-        """Whether there is something that has to live as long as its group."""
+        """Whether values or views are stored that must live as long as their group."""
         return bool(self.streams or self.views)
 
     @property
     def sources(self) -> tuple[int | None, ...]:
-        """For each accumulator the number of its stream; None where it takes the rows themselves."""
+        """For each accumulator, the number of its stream; None if it reads the input rows directly."""
         streams = self.streams
         found = [self.stream(call) for call in self.calls]
         return (None, *(None if stream is None else streams.index(stream) for stream in found))
 
     @property
     def row_kinds(self) -> str:
-        """The columns of the accumulators that take the rows themselves."""
+        """The kinds of the columns of the accumulators that read the input rows directly."""
         pairs = zip(self.accumulators, self.sources, strict=True)
         return "".join(accumulator.kinds for accumulator, source in pairs if source is None)
 
 
 def accumulator(call: AccumulatorCall) -> Accumulator:
-    """What a call keeps."""
+    """Return the accumulator of a call."""
     match call.stage:
         case "first":
             return FirstStage(_whole(call))
@@ -148,4 +149,4 @@ def _whole(call: AccumulatorCall) -> Accumulator:
 
 
 ROWS = AccumulatorCall("count", pa.int64())
-"""The rows of a group."""
+"""The number of rows of a group."""

@@ -1,9 +1,9 @@
-"""Steps of one aggregate: accumulators that are results of the first and arguments of the second.
+"""Aggregates in several steps, in which accumulators are the results of one step and the arguments of the next.
 
-A group with a hot DISTINCT is split by its values (`service.plan.passes.split_distinct`), and what else is asked of it
-then is added up per value, and per group over those. So that nothing is rounded twice or overflows on the way, the
-first step's result is not a sum but its accumulator, packed; equal accumulators have equal bytes. A step between two
-adds up accumulators to others.
+A group with a hot DISTINCT is split by its values (`service.plan.passes.split_distinct`). Its other calls are then
+computed per value first, and added up per group afterwards. The result of the first step is the packed accumulator
+instead of the final value, so that nothing is rounded twice and no intermediate sum overflows. Equal accumulators have
+equal bytes. A step between the first and the last adds up accumulators to accumulators.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 
 @dataclass(frozen=True, slots=True)
 class FirstStage:
-    """An accumulator whose result is itself."""
+    """The first step: an accumulator whose result is the accumulator itself, packed."""
 
     whole: Accumulator
 
     @property
     def kinds(self) -> str:
-        """As they are."""
+        """The kinds of the whole accumulator."""
         return self.whole.kinds
 
     def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
-        """Single rows."""
+        """Lift single rows."""
         return self.whole.lift(values, counted)
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> AccumulatorColumn:
-        """The sums."""
+        """Return the sums."""
         return self.whole.total(pieces, count)
 
     def to_columns(self, part: AccumulatorColumn) -> list[Column]:
-        """As they are."""
+        """Return the columns of the whole accumulator."""
         return self.whole.to_columns(part)
 
     def of_columns(self, columns: Sequence[Column]) -> AccumulatorColumn:
-        """As they are."""
+        """Return the part of the whole accumulator."""
         return self.whole.of_columns(columns)
 
     def finish(self, part: AccumulatorColumn) -> pa.Array:
-        """The part, packed."""
+        """Return the part, packed."""
         return pack(self.whole.to_columns(part))
 
 
 @dataclass(frozen=True, slots=True)
 class StageBetween(FirstStage):
-    """An accumulator whose rows are accumulators, packed, and whose result is itself."""
+    """A step in between: both its rows and its results are packed accumulators."""
 
     def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
-        """What the first stage has added up; there is no row without."""
+        """Unpack the accumulators of the step before; every row has one."""
         assert values is not None
         assert counted.all(), "what a row counts for has been decided in the first stage"
         return self.whole.of_columns(unpack(self.whole.kinds, values))
@@ -63,8 +63,8 @@ class StageBetween(FirstStage):
 
 @dataclass(frozen=True, slots=True)
 class SecondStage(StageBetween):
-    """An accumulator whose rows are accumulators, packed."""
+    """The last step: its rows are packed accumulators, and its result is the final one."""
 
     def finish(self, part: AccumulatorColumn) -> pa.Array:
-        """The result of the whole."""
+        """Return the result of the whole accumulator."""
         return self.whole.finish(part)

@@ -1,8 +1,9 @@
-"""When groups end: an agenda of those whose end is known from their rows only, as a session's is.
+"""A timer queue for groups whose end follows only from their rows, such as sessions.
 
-Where a group column is a time, what is kept of a group expires by that (`operators.columns.rowtime`). The end of a
-session is the last time of its rows and the gap; it moves as rows come. So each open group has one entry at its end,
-which moves with it, and what the watermark passes is taken off, together with all that is kept of these groups.
+If a group column is a time, the group expires by that column (`operators.columns.rowtime`). A session, however, ends a
+gap after the last time of its rows, and that moves as rows are inserted. So each open group has one entry at its end
+time, which moves with the end. When the watermark passes an entry, the entry is removed, together with all state of its
+group.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ from rowkind.operators.columns.grouping import group
 from rowkind.operators.time.temporal_filter import last_place, places
 
 _AT_ONCE = 100_000
-"""About how many groups are let go of in one batch."""
+"""The approximate maximum number of groups that are evicted in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupNames:
-    """Groups by their hashes and keys."""
+    """Groups by hash and key."""
 
     hash: Uint64s
     key: pa.BinaryArray
 
     def are_of(self, entries: Entries) -> Mask:
-        """Which of the entries belong to one of these groups."""
+        """Return which of the entries belong to one of these groups."""
         keys = group(np.concatenate([self.hash, entries.hash]), [concat_binary([self.key, entries.key])])
         return np.isin(keys.ids[len(self.hash) :], keys.ids[: len(self.hash)])
 
 
 class TimerQueue:
-    """The agenda within one batch, at time `now` (ms)."""
+    """The timer queue within one batch, at time `now` (ms)."""
 
     def __init__(self, store: BlobStore, now: int) -> None:
         self._agenda = Arrangement(store, ArrangementSpec("ends", "timed"), now)
         self._now = now
 
     def due(self, touched: GroupNames) -> GroupNames:
-        """The groups that have ended, or about as many of them as one batch lets go of; not those that are touched."""
+        """Remove and return the untouched groups that have ended, at most about `_AT_ONCE` of them."""
         reached = last_place(self._now)
         found = self._agenda.between(np.zeros(1, np.uint64), np.array([reached]))
         if len(found) > _AT_ONCE:
@@ -55,12 +56,12 @@ class TimerQueue:
         return GroupNames(found.hash, found.key)
 
     def move(self, before: tuple[GroupNames, Int64s], after: tuple[GroupNames, Int64s]) -> None:
-        """Groups end at other times than before, both in ms; each is in either, or in both."""
+        """Move groups from their ends `before` the batch to those `after` it, in ms; a group may be in one or both."""
         self._agenda.append(-_entries(*before))
         self._agenda.append(_entries(*after))
 
     def finish(self) -> Finished:
-        """Write it."""
+        """Write the queue."""
         return self._agenda.finish()
 
 

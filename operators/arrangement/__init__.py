@@ -1,1 +1,1 @@
-"""State: multisets of rows indexed by key, as sorted immutable segments in a store of blobs."""
+"""State: multisets of rows indexed by key, as sorted immutable segments in a blob store."""

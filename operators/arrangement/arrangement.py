@@ -1,21 +1,22 @@
 """The arrangement: an operator's state, a multiset of rows indexed by key, as a few sorted runs of immutable segments.
 
-A batch appends one small run; `compaction` keeps the runs few. What is live is the sum over all runs. Rows are in order
-of *place*: the upper half of the hash of their key, then 32 bits that tell the rows of a key apart and depend on the
-layout (`operators.arrangement.layout`). So all rows of a key are found by one interval, and a single row of a key with
-a million others by one number. A place narrows the search and decides nothing: two keys in one place cost time only.
+Each batch appends one small run; `compaction` keeps the number of runs small. The live rows are the sum over all runs.
+Rows are ordered by *place*: the upper half of the hash of their key, then 32 bits that distinguish the rows of a key
+and depend on the layout (`operators.arrangement.layout`). All rows of a key are therefore found by one interval, and
+one row of a key with a million rows by one number. A place only narrows the search: two keys in one place cost time,
+and never give a wrong result.
 
-A batch at time `now` does not see rows that have expired: those written a TTL ago, or, where an operator goes by the
-times of its rows (`operators.columns.rowtime`), those that are to be kept `until` then.
+A batch at time `now` does not see expired rows: those written a TTL ago or, if an operator uses the times of its rows
+(`operators.columns.rowtime`), those whose `until` has been reached.
 
 Layout *last write* is for operators that look up every key before they write it; see `last_write`.
 
-Equal rows are *counted* (`entries.counted`) where only their number matters: merges make one entry of them with their
-weight. That is so in layouts *multiset* and *timed*, and in layout *ordered* if the operator says so, but never with a
-TTL, which runs for each row by itself. Nobody who reads may take one entry for one row; and of a weight, a part may be
-taken back.
+Equal rows are *counted* (`entries.counted`) if only their number matters: merges combine them into one entry with their
+total weight. This applies to layouts *multiset* and *timed*, and to layout *ordered* if the operator says so. It never
+applies with a TTL, which runs for each row separately. Readers must not assume one row per entry: an entry's weight may
+exceed 1 and be reduced in part.
 
-(The arrangement of differential dataflow and the trace of DBSP, with the blob store in the part of the allocator.)
+(The arrangement of differential dataflow and the trace of DBSP, with the blob store in the role of the allocator.)
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from rowkind.operators.columns.grouping import distinct, is_in, to_mask
 
 @dataclass(frozen=True, slots=True)
 class StateSize:
-    """How much one shard keeps: live and not yet merged-away rows, and their bytes as stored.
+    """The size of one shard's state: rows that are live or not yet merged away, and their bytes as stored.
 
-    `expired` is how many rows the batch has let go of because their time was over.
+    `expired` is the number of rows that the batch dropped because they had expired.
     """
 
     rows: int = 0
@@ -60,19 +61,19 @@ class StateSize:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a batch left behind, and how many rows it read for compaction."""
+    """The size of the state after a batch, and the number of rows that the batch read for compaction."""
 
     state: StateSize
     merged_rows: int
 
     @classmethod
     def total(cls, *parts: Finished) -> Finished:
-        """What several arrangements left behind."""
+        """Add up the results of several arrangements."""
         return cls(sum((each.state for each in parts), StateSize()), sum(each.merged_rows for each in parts))
 
 
 def kept(store: BlobStore, name: str) -> StateSize:
-    """How much an arrangement keeps of which nothing is read or written. Raises as `Manifest.from_blob` does."""
+    """Return the size of an arrangement that is not read or written otherwise. Raises as `Manifest.from_blob` does."""
     blob = store.get(MANIFEST)
     return StateSize() if blob is None else _size(Manifest.from_blob(blob, name))
 
@@ -88,8 +89,8 @@ def _size(manifest: Manifest) -> StateSize:
 class Arrangement:
     """An arrangement of one shard, opened for one batch at time `now`.
 
-    Lookups see the state before the batch; `append` takes what the batch adds; `finish` writes it and merges. Raises
-    `StateLost` where an unexpired segment is missing from the store.
+    Lookups see the state before the batch; `append` takes the entries that the batch adds; `finish` writes them and
+    merges. Raises `StateLost` if an unexpired segment is missing from the store.
     """
 
     def __init__(self, store: BlobStore, spec: ArrangementSpec, now: int) -> None:
@@ -113,20 +114,20 @@ class Arrangement:
         self._drop_expired_segments()
 
     def alike(self, payload: pa.BinaryArray) -> pa.BinaryArray:
-        """What rows are compared by."""
+        """Return the bytes by which rows are compared."""
         return payload if self._spec.alike is None else self._spec.alike(payload)
 
     def places(self, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
-        """Where rows stand in it."""
+        """Return the places of rows in this arrangement."""
         return places(self.layout, hashes, sub_key, self.alike(payload) if self.layout == "multiset" else payload)
 
     def written_at(self, payload: pa.BinaryArray) -> Int64s:
-        """What rows that come now are said to be written at: now, or where they say it, until when they are kept."""
+        """Return the written-at of rows inserted now: `now` or, if the spec has `until`, the time that it returns."""
         until = self._spec.until
         return np.full(len(payload), self.now, np.int64) if until is None else until(payload)
 
     def first_after(self, place: int) -> int | None:
-        """The first place after this one at which there is an entry, if only one that cancels another; None if none."""
+        """Return the first place after this one that has an entry, even a cancelled one; None if there is none."""
         found = []
         for run in self._manifest.runs:
             info = next((info for info in run.segments if info.last > place), None)
@@ -136,10 +137,10 @@ class Arrangement:
         return min(found, default=None)
 
     def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:
-        """The live rows whose key has one of these hashes, each with the number of times it is there.
+        """Return the live rows whose key has one of these hashes, each with its multiplicity as weight.
 
-        There may be rows of other keys among them, as there always may be where keys are told by their hashes.
-        `less` are entries to count in as if they had been appended already: what is left after a batch's retractions.
+        The result may contain rows of other keys, because keys are found by their hashes. `less` are entries to include
+        as if they had been appended already: the result is then the state after a batch's retractions.
         """
         first = self.firsts(hashes)
         found = self._gather(first, first | ~self._of_key)
@@ -148,25 +149,25 @@ class Arrangement:
         return self.without(found, less.filter(is_in(less.place & self._of_key, first)))
 
     def without(self, stored: Entries, less: Entries) -> Entries:
-        """The live ones of these entries after others that are to be appended; rows that come stay by themselves."""
+        """Return the live rows of `stored` after `less` is appended; insertions in `less` stay separate entries."""
         goes = less.weight < 0
         left = self._live(Entries.concat([stored, less.filter(goes)]))
         return left if goes.all() else Entries.concat([left, less.filter(~goes)])
 
     def finds(self, entries: Entries, hashes: Uint64s) -> Mask:
-        """Which of these entries a lookup by these hashes would give, if they were there."""
+        """Return which of these entries a lookup by these hashes would return if they were stored."""
         return is_in(entries.place & self._of_key, self.firsts(hashes))
 
     def firsts(self, hashes: Uint64s) -> Uint64s:
-        """The places at which the rows of keys with these hashes begin, each once, ascending."""
+        """Return the places at which the rows of keys with these hashes begin, distinct and ascending."""
         return distinct(hashes & self._of_key)
 
     def scan_prefix(self, firsts: Uint64s, enough: int, less: Entries, come: Entries | None) -> tuple[Entries, Reach]:
-        """The first live rows from each of the places `firsts` on, and up to where these are all there are.
+        """Return the first live rows from each of the places `firsts` on, and the reach up to which they are complete.
 
-        Of every run at least `enough` entries are read from each place on, as long as there are so many. `less` are
-        entries as for `lookup`, all of them rows of these keys. Where rows with one order key may be read in part,
-        `come` are the rows that the batch brings; where they must be read together, None.
+        At least `enough` entries of every run are read from each place on, if the run has so many. `less` are entries
+        as for `lookup`, all of them rows of these keys. If rows with the same order key may be read in part, `come` are
+        the rows that the batch inserts; if they must be read together, it is None.
         """
         runs = self._manifest.runs
         reach = reach_of_first(self.whole(firsts), enough, runs, self._segment_store, come)
@@ -177,13 +178,13 @@ class Arrangement:
         return live, reach
 
     def whole(self, firsts: Uint64s) -> Reach:
-        """All that the keys could have whose rows begin at these places."""
+        """Return the reach of all possible rows of the keys whose rows begin at these places."""
         return Reach.whole(firsts, firsts | ~self._of_key, latest_first=self._latest_first)
 
     def count(self, hashes: Uint64s, keys: pa.BinaryArray, less: Entries) -> Int64s:
-        """How many live rows each of these keys has, without reading them; the keys must all differ.
+        """Return how many live rows each of these keys has, without reading them; the keys must be distinct.
 
-        `less` are entries to count in, as in `lookup`.
+        `less` are entries to include, as in `lookup`.
         """
         order = np.argsort(hashes)
         first, keys = hashes[order] & self._of_key, keys.take(pa.array(order))
@@ -200,9 +201,9 @@ class Arrangement:
         return result
 
     def at(self, places: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
-        """The live rows at these places, each with the number of times it is there.
+        """Return the live rows at these places, each with its multiplicity as weight.
 
-        Where very many rows may share a place, `payload` says which payloads are looked for; others are left out.
+        If very many rows may share a place, `payload` restricts the result to rows with one of these payloads.
         """
         wanted = distinct(places)
         if self._spec.replaces:
@@ -210,36 +211,37 @@ class Arrangement:
         return self._live(self._gather(wanted, wanted, payload))
 
     def between(self, low: Uint64s, high: Uint64s) -> Entries:
-        """The live rows with a place in one of these closed intervals, which are disjoint and ascending."""
+        """Return the live rows with a place in one of these closed intervals, which are disjoint and ascending."""
         return self._live(self._gather(low, high))
 
     def nearest(
         self, low: Uint64s, high: Uint64s, enough: Int64s, *, backward: bool = False
     ) -> tuple[Entries, Uint64s]:
-        """The live rows of these closed intervals from `low` on, and up to which place these are all there are.
+        """Return the live rows of these closed intervals from `low` on, and the place up to which they are complete.
 
-        Of some run about `enough` entries are read of each, as long as there are so many. The intervals are disjoint
-        and ascending. `backward`: they are read from `high` on, and down to that place.
+        About `enough` entries of some run are read in each interval, if the run has so many. The intervals are disjoint
+        and ascending. With `backward`, they are read from `high` down to that place.
         """
         reach = reach_of_nearest(low, high, enough, self._manifest.runs, self._segment_store, backward=backward)
         return self.between(reach if backward else low, high if backward else reach), reach
 
     def append(self, entries: Entries) -> None:
-        """Add entries; a negative one must be the exact opposite of what a lookup gave. Not in layout *last write*."""
+        """Add entries; a negative one must be the exact opposite of one from a lookup. Not for layout *last write*."""
         assert not self._spec.replaces, "in this layout rows are replaced"
         self._appended.append(entries)
 
     def replace(self, entries: Entries, known: int) -> None:
-        """In layout *last write*: for each key, which all differ, the row that comes, or a negative one that takes it.
+        """Write one entry per key in layout *last write*: the new row, or a negative entry that deletes the key's row.
 
-        `known` is how many of these keys had a row, as a lookup gave it; one that goes keeps its written_at.
+        All keys are distinct. `known` is how many of them had a row, according to a lookup. A negative entry keeps the
+        written_at of the deleted row.
         """
         assert self._spec.replaces, "only in this layout does an entry replace"
         self._manifest.weight += int((entries.weight > 0).sum()) - known
         self._appended.append(last_write.of_batch(entries, self._manifest.next_run))
 
     def finish(self) -> Finished:
-        """Write what was appended, do the batch's share of compaction and let go of what nobody needs."""
+        """Write the appended entries, do the batch's share of compaction, and delete blobs that became unnecessary."""
         manifest = self._manifest
         added = self._summed(self._turned(Entries.concat(self._appended)))
         self._appended = []
@@ -269,13 +271,13 @@ class Arrangement:
             self._store.put(MANIFEST, blob)
 
     def _drop_expired_segments(self) -> None:
-        """Forget, unread, the segments in which every row has expired."""
+        """Drop, unread, the segments in which every row has expired."""
         expired_until = self._expired_until
         if expired_until is None:
             return
 
         def unexpired(segments: list[SegmentInfo], merged_until: int = -1) -> list[SegmentInfo]:
-            """Those that stay; of the others those behind what has been merged, which is in the merge, are counted."""
+            """Return the unexpired segments; count the rows of the others, unless a merge has already copied them."""
             gone = [segment for segment in segments if segment.newest <= expired_until]
             self._expired += sum(segment.rows for segment in gone if segment.first > merged_until)
             return [segment for segment in segments if segment.newest > expired_until]
@@ -291,9 +293,9 @@ class Arrangement:
             self._manifest = Manifest()
 
     def _gather(self, low: Uint64s, high: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
-        """The entries of all runs with a place in one of the closed intervals, which are disjoint and ascending.
+        """Return the entries of all runs with a place in one of the closed intervals, which are disjoint and ascending.
 
-        Where there is `payload`, only entries whose payload is among these.
+        With `payload`, only entries with one of these payloads are returned.
         """
         found = []
         for info, first, stop in self._touched(low, high):
@@ -308,7 +310,7 @@ class Arrangement:
         return self._turned(Entries.concat([segment.entries.take(rows) for segment, rows in found]))
 
     def _touched(self, low: Uint64s, high: Uint64s) -> Iterator[tuple[SegmentInfo, int, int]]:
-        """The segments that may hold places in the closed intervals, with the first such interval and the one after."""
+        """Yield each segment that may have places in the closed intervals, with the range of those intervals."""
         for run in self._manifest.runs:
             for info in run.segments:
                 first = int(np.searchsorted(high, np.uint64(info.first)))
@@ -317,7 +319,7 @@ class Arrangement:
                     yield info, first, stop
 
     def _turned(self, entries: Entries) -> Entries:
-        """Entries as they are stored from what they are, and the other way round."""
+        """Convert entries from their stored form to their logical form, or the other way round."""
         return replace(entries, seq=~entries.seq) if self._latest_first else entries
 
     def _live(self, entries: Entries) -> Entries:
@@ -327,6 +329,6 @@ class Arrangement:
 
 
 def _taken(values: pa.BinaryArray, rows: Indices) -> pa.BinaryArray:
-    """The values at these ascending rows, as a view where there is nothing in between."""
+    """Return the values at these ascending rows, as a view if the rows are contiguous."""
     first, count = int(rows[0]), len(rows)
     return values.slice(first, count) if int(rows[-1]) - first == count - 1 else values.take(pa.array(rows))

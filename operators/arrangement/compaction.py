@@ -1,13 +1,13 @@
-"""Compaction of runs, in portions that are paid for by the batches.
+"""Compaction of runs, in portions that are proportional to the batches.
 
-Runs fall into size classes, each `FACTOR` times as large as the one before. When `FACTOR` runs of a class have come
-together they are merged into one, so there are few runs and each row is rewritten about once per class. When most of
-what is stored has cancelled out, or much of what was looked up, all runs are merged into one regardless of size.
+Runs fall into size classes, each `FACTOR` times as large as the one before. As soon as a class has `FACTOR` runs, they
+are merged into one, so there are few runs and each row is rewritten about once per class. If most of the stored rows
+have cancelled out, or many of the rows that were looked up, all runs are merged into one regardless of size.
 
-A merge goes forward by portions: the next rows of all its inputs, at most as many as a segment holds, in order of
-(place, seq), give one output segment. Between portions it rests in the manifest, where a restart finds it again. A
-batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction, the smallest merges first. (The fuel
-of differential dataflow's spine, and LSM-tree tiering.)
+A merge proceeds in portions: the next rows of all its inputs, at most as many as a segment can hold, in order of
+(place, seq), become one output segment. Between portions the manifest stores the merge's progress, from which it
+continues after a restart. A batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction, the
+smallest merges first. (The fuel of differential dataflow's spine, and LSM-tree tiering.)
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from rowkind.operators.arrangement.segment_store import SegmentStore
 from rowkind.operators.columns.changes import Int64s, Uint64s
 
 FACTOR = 4
-"""How many runs of like size are merged into one, and how much larger each size class is than the one before."""
+"""The number of runs of like size that are merged into one, and the size ratio of adjacent size classes."""
 
 FUEL = 8
 """Rows that a batch may read for merges, per entry that it appends. It must exceed the number of size classes that a
 shard can have, log4(rows of the shard / rows of a batch), or merges fall behind."""
 
 SMALL_RUN = 1024
-"""Runs of no more rows than this are all of the lowest size class."""
+"""Runs of no more rows than this all belong to the lowest size class."""
 
 MOST_GARBAGE = 3
-"""When more than this many rows are stored per live row, beyond the first segment's worth, everything is merged."""
+"""If more than this many rows are stored per live row, beyond the rows of one segment, everything is merged."""
 
 MOST_IN_VAIN = 1 << 15
-"""When a batch that reads keys from the top meets more rows than this that have cancelled out or expired, beyond
-`MOST_GARBAGE` per live row, everything is merged: a queue whose first rows keep going away leaves its garbage where it
-is read first."""
+"""If a batch that reads keys from the top meets more rows than this that have cancelled out or expired, beyond
+`MOST_GARBAGE` per live row, everything is merged: a queue whose first rows are constantly retracted accumulates garbage
+exactly where it is read first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """What a merge leaves of the entries that it reads.
+    """The way in which a merge reduces the entries that it reads.
 
-    Rows written at `expired_until` or before have expired and are dropped; None where there is no TTL. `replaces` says
-    that entries replace earlier ones of their key. `summed` adds up entries, in order of (place, seq).
+    Rows written at `expired_until` or before have expired and are dropped; None means no TTL. `replaces`: entries
+    replace earlier entries of their key. `summed` adds up entries, in order of (place, seq).
     """
 
     expired_until: int | None
@@ -61,9 +61,9 @@ class Merging:
 def advance(
     manifest: Manifest, segment_store: SegmentStore, appended: int, merging: Merging, read_in_vain: int = 0
 ) -> tuple[int, int]:
-    """Do the merge work of a batch of `appended` entries; returns how many rows it read, and how many had expired.
+    """Do the merge work of a batch of `appended` entries; return how many rows it read, and how many had expired.
 
-    `read_in_vain` is how many rows the batch met, beyond the usual, that had cancelled out or expired.
+    `read_in_vain` is the number of cancelled or expired rows that the batch met beyond the usual number.
     """
     work = expired = 0
     _start(manifest, read_in_vain)
@@ -103,9 +103,9 @@ def _inputs(manifest: Manifest, merge: Merge) -> list[Run]:
 
 
 def _merge_portion(manifest: Manifest, merge: Merge, segment_store: SegmentStore, merging: Merging) -> tuple[int, int]:
-    """Take the merge forward by one portion, and complete it if that was the last.
+    """Advance the merge by one portion, and complete it if that was the last.
 
-    Returns how many rows it read, and how many of what is left of them had expired.
+    Return how many rows it read, and how many of the rows left after summing had expired.
     """
     inputs = _inputs(manifest, merge)
     size, rows = sum(run.bytes for run in inputs), sum(run.rows for run in inputs)
@@ -137,7 +137,7 @@ def _merge_portion(manifest: Manifest, merge: Merge, segment_store: SegmentStore
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The next rows of one input: pieces of its segments, and their places and seqs in one."""
+    """The next rows of one input: pieces of its segments, and the concatenated places and seqs of all pieces."""
 
     pieces: list[Entries]
     place: Uint64s
@@ -146,7 +146,7 @@ class _Window:
 
     @classmethod
     def of(cls, run: Run, cursor: tuple[int, int] | None, segment_store: SegmentStore, limit: int) -> _Window:
-        """The rows after `cursor`, at least `limit` + 1 of them if the run has so many."""
+        """Return the rows after `cursor`, at least `limit` + 1 of them if the run has so many."""
         pieces: list[Entries] = []
         missing, whole = limit + 1, True
         for info in run.segments:
@@ -166,7 +166,7 @@ class _Window:
         return cls(pieces, np.concatenate(places), np.concatenate(seqs), whole)
 
     def count(self, place: int, seq: int = LAST_SEQ) -> int:
-        """How many rows come up to and including (place, seq)."""
+        """Return the number of rows up to and including (place, seq)."""
         stop = int(np.searchsorted(self.place, np.uint64(place), side="right"))
         if seq == LAST_SEQ:
             return stop
@@ -174,7 +174,7 @@ class _Window:
         return first + int(np.searchsorted(self.seq[first:stop], seq, side="right"))
 
     def up_to(self, end: tuple[int, int] | None) -> list[Entries]:
-        """The rows up to and including `end`, all of them where it is None."""
+        """Return the rows up to and including `end`, or all rows if it is None."""
         if end is None:
             return self.pieces
         missing, result = self.count(*end), []
@@ -187,7 +187,7 @@ class _Window:
 def _windows(
     inputs: Sequence[Run], cursor: tuple[int, int] | None, segment_store: SegmentStore, limit: int
 ) -> tuple[list[_Window], tuple[int, int] | None]:
-    """The next rows of the inputs, and up to where they make one portion; None where that is the end of all."""
+    """Return the next rows of the inputs, and the end of the portion, or None if it is the last portion."""
     windows = [_Window.of(run, cursor, segment_store, limit) for run in inputs]
     if all(window.whole for window in windows) and sum(len(window.place) for window in windows) <= limit:
         return windows, None
@@ -197,7 +197,7 @@ def _windows(
         last = max(int(window.place[-1]) for window in windows_with_rows)
         place = _largest(place, last, lambda at: sum(window.count(at) for window in windows) <= limit)
         return windows, (place, LAST_SEQ)
-    # A place with more rows than a segment: many equal rows of one key. It is divided by seq.
+    # A place with more rows than a segment: many equal rows of one key. Such a place is divided by seq.
     seqs = [window.seq[: window.count(place)] for window in windows if window.count(place)]
     seq = min(int(of_window[0]) for of_window in seqs)
     if sum(window.count(place, seq) for window in windows) > limit:
@@ -210,7 +210,7 @@ def _windows(
 
 
 def _largest(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The largest number from `low` to `high` for which it holds, given that it holds for `low` and then stops."""
+    """Return the largest number from `low` to `high` for which `holds` is true; it is true from `low` up to there."""
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if holds(middle) else (low, middle - 1)

@@ -1,10 +1,11 @@
 """Entries: the rows of an arrangement, as columns.
 
-An entry says that a row was there `weight` times, or with a negative weight that it went. What is live is the sum:
-entries that agree in everything but the weight are the same entry, and an entry whose weights sum to zero is none.
+An entry says that a row was inserted `weight` times or, if the weight is negative, retracted. The live rows are the
+sum: entries that agree in everything but the weight are the same entry, and an entry whose weights add up to zero does
+not exist.
 
-Where it does not matter when which of equal rows came, they are *counted*: entries that agree in all but weight,
-written_at and seq are the same entry, and what is live is the sum over these.
+Equal rows are *counted* if it does not matter when each of them was inserted: entries that agree in all but weight,
+written_at and seq are then the same entry, and the live rows are the sum over these.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.hashing import hash64, mix
 
 UPPER = np.uint64(0xFFFFFFFF00000000)
-"""The half of a place that is of the hash."""
+"""The half of a place that comes from the hash."""
 
 COLUMNS: dict[str, np.dtype[Any] | None] = {
     "place": np.dtype("<u8"),
@@ -43,10 +44,11 @@ COLUMNS: dict[str, np.dtype[Any] | None] = {
 class Entries:
     """Rows of an arrangement with their weights.
 
-    - `place` orders entries: the upper half of the hash, then 32 bits that tell the rows of one key apart.
-    - `hash`, `key`, `sub_key`, `seq`, `payload` are those of the change that brought the row.
-    - `weight` is how often the row came, less how often it went.
-    - `written_at` is the time of the batch that wrote the row, in ms since the epoch.
+    - `place` orders entries: the upper half of the hash, then 32 bits that distinguish the rows of one key.
+    - `hash`, `key`, `sub_key`, `seq`, `payload` are those of the change that inserted the row.
+    - `weight` is the number of insertions of the row minus the number of its retractions.
+    - `written_at` is the time of the batch that wrote the row, in ms since the epoch, or the time until which the row
+      is kept (`ArrangementSpec.until`).
     - `mark` is a small number for the operator's own use.
     """
 
@@ -65,7 +67,7 @@ class Entries:
 
     @property
     def size(self) -> int:
-        """Bytes of all columns."""
+        """The bytes of all columns."""
         return sum(column.nbytes for column in self.columns)
 
     @property
@@ -86,13 +88,13 @@ class Entries:
     @classmethod
     @cache
     def empty(cls) -> Self:
-        """No entries."""
+        """Return an empty set of entries."""
         hashes, numbers, none = np.empty(0, np.uint64), np.empty(0, np.int64), binary(())
         return cls(hashes, hashes, none, none, none, numbers, numbers, numbers, np.empty(0, np.int8))
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """All parts, one after the other."""
+        """Concatenate the parts."""
         parts = [part for part in parts if len(part)]
         if len(parts) == 1:
             return parts[0]
@@ -101,18 +103,18 @@ class Entries:
         return cls(*(_concat(columns) for columns in zip(*(part.columns for part in parts), strict=True)))
 
     def take(self, indices: Indices) -> Self:
-        """The entries at `indices`, in that order."""
+        """Return the entries at `indices`, in that order."""
         at = pa.array(indices)
         return type(self)(
             *(column[indices] if isinstance(column, np.ndarray) else column.take(at) for column in self.columns)
         )
 
     def filter(self, mask: Mask) -> Self:
-        """The entries where `mask` is true, in their order."""
+        """Return the entries where `mask` is true, in their order."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def slice(self, first: int, stop: int) -> Self:
-        """The entries from `first` to before `stop`, as views."""
+        """Return the entries from `first` to before `stop`, as views."""
         return type(self)(
             *(
                 column[first:stop] if isinstance(column, np.ndarray) else column.slice(first, stop - first)
@@ -121,19 +123,19 @@ class Entries:
         )
 
     def __neg__(self) -> Self:
-        """The entries that cancel these."""
+        """Return the entries that cancel these."""
         return self.relabel(weight=-self.weight)
 
     @property
     def units(self) -> Self:
-        """Each of these rows as often as it is there, with weight 1; no weight may be negative."""
+        """Each of these rows as many times as its weight, with weight 1; no weight may be negative."""
         if (self.weight == 1).all():
             return self
         rows = self.take(np.repeat(np.arange(len(self)), self.weight))
         return rows.relabel(weight=np.ones(len(rows), np.int64))
 
     def relabel(self, *, weight: Int64s | None = None, mark: Int8s | None = None) -> Self:
-        """The same rows with other weights or marks."""
+        """Return the same rows with other weights or marks."""
         return replace(self, weight=self.weight if weight is None else weight, mark=self.mark if mark is None else mark)
 
 
@@ -142,7 +144,7 @@ def _concat(columns: Sequence[Any]) -> Any:
 
 
 def consolidate(entries: Entries) -> Entries:
-    """The same entries in order of (place, seq), each once, those of weight zero left out."""
+    """Return the same entries in order of (place, seq), each once, without those of weight zero."""
     if _is_in_order(entries.place, entries.seq):
         return entries.filter(entries.weight != 0)
     order = in_order(entries.place, entries.seq)
@@ -155,10 +157,10 @@ def consolidate(entries: Entries) -> Entries:
 
 
 def counted(entries: Entries) -> Entries:
-    """The same entries in order of (place, seq), each row once with a mark: the sums of equal rows.
+    """Return the same entries in order of (place, seq), with the sums of equal rows with the same mark.
 
-    What cancels exactly is left out first. Of the rest of equal rows the earliest seq of those that come is kept, and
-    the latest written_at.
+    Entries that cancel exactly are removed first. The remaining entry of equal rows has the earliest seq of those
+    inserted, and the latest written_at.
     """
     entries = consolidate(entries)
     follows = entries.place[1:] == entries.place[:-1]
@@ -170,7 +172,7 @@ def counted(entries: Entries) -> Entries:
     groups = group(codes, (rows.mark, rows.place, rows.key, rows.sub_key, rows.payload))
     if groups.count == len(rows):
         return entries
-    # The first of each group in this order stands for all of it, and it keeps its place in the other.
+    # The first row of each group in this order stands for the group, and keeps its position in the other order.
     order = np.lexsort((np.arange(len(rows)), rows.weight < 0, groups.ids))
     first = order[np.append(True, np.diff(groups.ids[order]) != 0)]
     total, latest = np.zeros(groups.count, np.int64), rows.written_at[first]
@@ -183,13 +185,13 @@ def counted(entries: Entries) -> Entries:
 
 
 def _is_in_order(place: Uint64s, seq: Int64s) -> bool:
-    """Whether each row comes after the one before by (place, seq), so that none are equal."""
+    """Return whether each row comes after the previous one by (place, seq), so that no two are equal."""
     ties = np.flatnonzero(place[1:] <= place[:-1])
     return bool((place[ties + 1] == place[ties]).all() and (seq[ties + 1] > seq[ties]).all())
 
 
 def in_order(place: Uint64s, seq: Int64s) -> Indices:
-    """The order by (place, seq): one fast sort of the places, and a slow one of the rows that share a place."""
+    """Return the order by (place, seq): one fast sort by place, and a slow sort of the rows that share a place."""
     order = np.argsort(place)
     ordered = place[order]
     ties = ordered[1:] == ordered[:-1]
@@ -201,7 +203,7 @@ def in_order(place: Uint64s, seq: Int64s) -> Indices:
 
 
 def _sum_equal(entries: Entries, order: Indices, follows: Mask) -> tuple[Int64s, Mask]:
-    """In `order`: the weight of each first of equal entries, the sum of all of them, and which ones to keep."""
+    """Return the weights in `order`, where the first of equal entries has the sum of all, and which entries to keep."""
     tied = np.concatenate((follows, [False])) | np.concatenate(([False], follows))
     rows = order[tied]
     codes = np.cumsum(~np.concatenate(([False], follows)))[tied].astype(np.uint64)

@@ -1,9 +1,10 @@
-"""Replacing: the layout in which an entry says all there is to say of its key, and replaces what was said before.
+"""Layout *last write*: an entry is the complete state of its key, and replaces the earlier entries of the key.
 
-An update is one entry and not two: the old row need not be written again to go. The upper half of a place is that of
-the key's hash, the lower half the number of the batch, so that the entries of a key stand in the order in which they
-were written, whichever runs they come from. The last one counts: with a positive weight it is the key's row, with a
-negative one it says that there is none any more. That is forgotten too once everything before it has been merged.
+An update is one entry instead of two: the old row need not be written again to be retracted. The upper half of a place
+is that of the key's hash, the lower half the number of the batch. The entries of a key are therefore in the order in
+which they were written, whichever runs they are in. The last entry counts: with a positive weight it is the key's row,
+with a negative one it says that the key has no row. A negative entry is dropped once everything before it has been
+merged.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from rowkind.operators.columns.grouping import distinct, equal_bytes, group, is_
 
 
 def of_batch(entries: Entries, number: int) -> Entries:
-    """The entries as the batch with this number writes them."""
+    """Return the entries as the batch with this number writes them."""
     assert number <= int(~UPPER), "the number of a batch has 32 bits"
     return replace(entries, place=(entries.place & UPPER) | np.uint64(number))
 
 
 def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
-    """Which entries, in any order, are the last of their key."""
+    """Return which entries, in any order, are the last of their key."""
     order = np.argsort(place)
     key_place = place[order] & UPPER
     together = np.flatnonzero(key_place[1:] == key_place[:-1])
@@ -36,7 +37,7 @@ def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
     result = np.ones(len(place), np.bool_)
     result[before[same]] = False
     if not same.all():
-        # Entries of keys that share a place stand mixed, so that the next one of a key need not be its neighbour.
+        # The entries of keys that share a place are mixed, so the next entry of a key need not be its neighbour.
         rows = order[is_in(key_place, distinct(key_place[together[~same]]))]
         groups = group(hashes[rows], [key.take(pa.array(rows))])
         last = np.zeros(groups.count, np.int64)
@@ -47,12 +48,12 @@ def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
 
 
 def latest(entries: Entries) -> Entries:
-    """The last entry of each key, in the order in which they stand."""
+    """Return the last entry of each key, in their present order."""
     return entries.filter(are_last(entries.place, entries.hash, entries.key))
 
 
 def rows_at(found: Sequence[tuple[Segment, Indices]]) -> Entries:
-    """The row of each key that has one, of entries found in segments; nothing but these rows is read as a whole."""
+    """Return the row of each key that has one, from entries found in segments; only these rows are read completely."""
     if not found:
         return Entries.empty()
     parts = [(segment.entries, rows) for segment, rows in found]
@@ -69,9 +70,10 @@ def rows_at(found: Sequence[tuple[Segment, Indices]]) -> Entries:
 
 
 def is_needless(entries: Entries, before: int | None) -> Mask:
-    """Which entries say that there is no row where nothing else says that there was one: those before are all merged.
+    """Return which negative entries have nothing left to delete, given that the merge reads all earlier entries.
 
-    `before` is the place up to which they have been merged already, None for nowhere: there a key may be half done.
+    `before` is the place up to which entries have been merged already, or None. A key at that place may be half merged,
+    so its entries are kept.
     """
     needless: Mask = entries.weight < 0
     if before is not None:

@@ -1,7 +1,7 @@
-"""How the rows of an arrangement are laid out, as the plan chooses it by what it knows of unique keys.
+"""The layouts of an arrangement's rows. The plan chooses a layout by the known unique keys.
 
-In layout *ordered* the sub-key is an order key, bytes that compare as the rows of a key rank. There the place has 24
-bits of the hash, then the 40 bits of the order code, so that a run can be read from the first row of a key on
+In layout *ordered*, the sub-key is an order key: bytes that compare as the rows of a key rank. The place then has 24
+bits of the hash and the 40 bits of the order code, so that a run can be read from the first row of a key on
 (`operators.arrangement.prefix_scan`).
 
     one row per key   the key contains a unique key                        place = hash, 0
@@ -9,7 +9,7 @@ bits of the hash, then the 40 bits of the order code, so that a run can be read 
     multiset          nothing is unique                                    place = hash, hash64(payload)
     ordered           as multiset, in the order of the sub-key             place = hash, order_code(sub-key)
     last write        one row per key, and no key is NULL                  place = hash, number of the batch
-    timed             what is to be done, in the order of its time         place = time, as its operator has it
+    timed             a timer queue, in order of time                      place = time, as its operator defines it
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UPPER_ORDERED = ~np.uint64((1 << order_code.BITS) - 1)
 
 
 def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
-    """Where rows stand in an arrangement of this layout."""
+    """Return the places of rows in an arrangement of this layout."""
     match layout:
         case "one row per key" | "last write":
             return hashes & UPPER
@@ -49,13 +49,14 @@ def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa
 
 @dataclass(frozen=True, slots=True)
 class ArrangementSpec:
-    """What an operator keeps in an arrangement, and how.
+    """The layout and the options of an arrangement.
 
-    A row is invisible from written_at + `ttl_ms` on, or from the time on that `until` says. Where `latest_first`, the
-    rows of a place are kept latest first, so that they can be read in that order; not so in layout *last write*. In
-    layout *ordered* equal rows are counted where `by_number`: only how many of them there are matters, and not when
-    they came. In layouts *multiset* and *timed* they always are, except with `arrivals`. In layout *multiset* rows are
-    the same where the bytes that `alike` gives are.
+    - A row is invisible from written_at + `ttl_ms` on, or from the time on that `until` returns.
+    - `latest_first`: the rows of a place are stored latest first, so that they can be read in that order; not in layout
+      *last write*.
+    - `by_number`: in layout *ordered*, equal rows are counted, because only their number matters, not when they were
+      inserted. In layouts *multiset* and *timed* they always are, except with `arrivals`. With a TTL they never are.
+    - `alike`: in layout *multiset*, rows are the same if the bytes that `alike` returns for them are equal.
     """
 
     name: str
@@ -69,7 +70,7 @@ class ArrangementSpec:
 
     @property
     def replaces(self) -> bool:
-        """Whether entries replace earlier ones of their key."""
+        """Whether entries replace earlier entries of their key."""
         return self.layout == "last write"
 
     @property
@@ -79,7 +80,7 @@ class ArrangementSpec:
         return by_number and self.ttl_ms is None
 
     def expired_until(self, now: int) -> int | None:
-        """When rows were written that have expired at time `now`, at the latest; None where none expires."""
+        """Return the latest written-at of rows that have expired at time `now`, or None if no row expires."""
         if self.until is not None:
             return now
         return None if self.ttl_ms is None else now - self.ttl_ms

@@ -1,6 +1,6 @@
-"""The manifest of an arrangement: which segments its runs are made of, and how far its merges have come.
+"""The manifest of an arrangement: the segments of its runs, and the progress of its merges.
 
-It is the one blob that is replaced with every batch: a header line with the format and its version, then JSON.
+It is the only blob that is replaced with every batch: a header line with the format and its version, then JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMAT = b"rowkind manifest 1\n"
 
 
 class SegmentInfo(NamedTuple):
-    """What is known of a segment without reading it.
+    """The properties of a segment that are known without reading it.
 
     `first` and `last` are the places of its first and last row; `newest` is the latest written_at of its rows.
     """
@@ -34,29 +34,29 @@ class SegmentInfo(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """Segments that follow one another in order of (place, seq)."""
+    """Consecutive segments in order of (place, seq)."""
 
     number: int
     segments: list[SegmentInfo]
 
     @property
     def rows(self) -> int:
-        """Rows of all segments."""
+        """The number of rows of all segments."""
         return sum(segment.rows for segment in self.segments)
 
     @property
     def bytes(self) -> int:
-        """Bytes of all segments."""
+        """The number of bytes of all segments."""
         return sum(segment.bytes for segment in self.segments)
 
 
 @dataclass(slots=True)
 class Merge:
-    """A merge under way: the runs that it reads, by number, and the segments it has written so far.
+    """A merge in progress: the runs that it reads, by number, and the segments that it has written so far.
 
     Everything up to and including `cursor`, a (place, seq), has been merged; `weight` is the sum of the weights
-    written. The inputs stay what lookups read until the merge is complete. `whole` says that they were all there was
-    when it began.
+    written. Lookups read the inputs until the merge is complete. `whole`: the inputs were all runs when the merge
+    began.
     """
 
     inputs: list[int]
@@ -70,8 +70,8 @@ class Merge:
 class Manifest:
     """The state of an arrangement, apart from the rows.
 
-    `weight` is the sum of the weights of all entries ever appended, as far as they are not known to be gone: zero says
-    that nothing is live, because no entry's own sum is ever negative.
+    `weight` is the sum of the weights of all entries ever appended, minus those known to be gone. Zero means that
+    nothing is live, because no entry's own sum is ever negative.
     """
 
     weight: int = 0
@@ -81,20 +81,20 @@ class Manifest:
 
     @property
     def segments(self) -> Iterator[SegmentInfo]:
-        """All segments, those that merges have written included."""
+        """All segments, including those that merges have written."""
         for run in self.runs:
             yield from run.segments
         for merge in self.merges:
             yield from merge.done
 
     def add_run(self, segments: list[SegmentInfo]) -> None:
-        """A new run of these segments, unless there are none."""
+        """Add a run of these segments, unless there are none."""
         if segments:
             self.runs.append(Run(self.next_run, segments))
             self.next_run += 1
 
     def to_blob(self) -> pa.Buffer:
-        """This manifest as a blob."""
+        """Return this manifest as a blob."""
         value = {
             "weight": self.weight,
             "next_run": self.next_run,
@@ -105,7 +105,7 @@ class Manifest:
 
     @classmethod
     def from_blob(cls, blob: pa.Buffer, arrangement: str) -> Self:
-        """The manifest in `blob`. Raises `StateFormatUnknown` and `StateCorrupted`."""
+        """Return the manifest in `blob`. Raises `StateFormatUnknown` and `StateCorrupted`."""
         header, newline, text = blob.to_pybytes().partition(b"\n")
         if header + newline != FORMAT:
             raise StateFormatUnknown(arrangement, MANIFEST, header[:64].decode("ascii", "replace"), FORMAT.decode())

@@ -1,4 +1,4 @@
-"""Changes of one operator input beside the stored rows that they may be of: which of them are the same row."""
+"""Match the changes of one operator input with the stored rows that may be the same rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowkind.operators.columns.hashing import hash64, mix
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Changes and their places, stored rows, and the groups of both in which rows are the same, the changes first."""
+    """Changes and their places, stored rows, and the groups of equal rows among both; the changes come first."""
 
     changes: Changes
     place: Uint64s
@@ -27,14 +27,14 @@ class Matched:
     def by(
         cls, changes: Changes, place: Uint64s, stored: Entries, *columns: tuple[pa.BinaryArray, pa.BinaryArray]
     ) -> Matched:
-        """Rows are the same where these columns, of changes and of stored rows, are equal."""
+        """Group rows that are equal in these columns, given for the changes and for the stored rows."""
         codes = mix(np.concatenate([changes.hash, stored.hash]), np.concatenate([place, stored.place]))
         return cls(changes, place, stored, group(codes, [concat_binary(pair) for pair in columns]))
 
     @classmethod
     def by_payload(cls, arrangement: Arrangement, changes: Changes, place: Uint64s) -> Matched:
-        """Rows of one key are the same where their payloads are alike, in layout *ordered* also their sub-keys."""
-        # There, very many rows may share a place.
+        """Group rows of one key whose payloads are alike; in layout *ordered*, their sub-keys must be equal too."""
+        # In layout *ordered*, very many rows may share a place.
         ties = arrangement.layout == "ordered"
         stored = arrangement.at(place, changes.payload if ties else None)
         columns = [(changes.key, stored.key), (arrangement.alike(changes.payload), arrangement.alike(stored.payload))]
@@ -56,13 +56,13 @@ class Matched:
         return self.groups.ids[len(self.changes) :]
 
     def take(self, rows: Indices) -> Matched:
-        """The same with the changes at `rows` alone."""
+        """Return the same with only the changes at `rows`."""
         groups = Groups(np.concatenate([self.of_change[rows], self.of_stored]), self.groups.count)
         return Matched(self.changes.take(rows), self.place[rows], self.stored, groups)
 
 
 def new_entries(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Entries:
-    """The changes as rows of the arrangement, written now."""
+    """Return the changes as rows of the arrangement, written now."""
     rows = len(changes)
     return Entries(
         place,

@@ -1,7 +1,7 @@
-"""Reading from a place on, in either direction: the nearest entries, as few as will do, with nothing missing between.
+"""Read from a place on, in either direction: the nearest entries, as few as suffice, with no gaps in between.
 
-Of every run the nearest entries of an interval of places are looked for. What is complete is what lies no further away
-than the least far of the points at which some run has enough of them; places are read whole.
+In every run, the nearest entries of an interval of places are located. The result is complete up to the nearest of the
+points at which some run has enough entries; places are read whole.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def reach_of_nearest(
     *,
     backward: bool,
 ) -> Uint64s:
-    """Up to which place each closed interval is to be read so that some run has `enough` entries there.
+    """Return the place up to which each closed interval must be read so that some run has `enough` entries there.
 
-    It is read from `low` on, or from `high` on where `backward`. Where no run has as many, it is the interval's end.
-    The intervals are disjoint and ascending.
+    The interval is read from `low` on, or from `high` down with `backward`. If no run has enough entries, the place is
+    the interval's end. The intervals are disjoint and ascending.
     """
     reach = (low if backward else high).copy()
     for run in runs:
@@ -43,6 +43,6 @@ def reach_of_nearest(
             at = stop - missing[which] if backward else first + missing[which] - 1
             there = stop - first >= missing[which]
             missing[which] -= stop - first
-            # Within what is still wanted, so that it can only be nearer.
+            # This place is within the range that is still wanted, so the reach can only become nearer.
             reach[which[there]] = places[at[there]]
     return reach

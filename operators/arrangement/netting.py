@@ -1,4 +1,4 @@
-"""What is emitted by an operator that hands rows on as they are: those left when equal ones of opposite sign cancel."""
+"""Net output of operators that pass rows on unchanged: the rows left after equal rows of opposite sign cancel."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rowkind.operators.columns.hashing import mix, sketch64
 from rowkind.operators.errors import BatchTooLarge
 
 LARGEST = (1 << 31) - 1
-"""Bytes of payload that rows emitted together may have."""
+"""The maximum number of payload bytes that may be emitted together."""
 
 
 def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indices | None = None) -> Emitted:
-    """The rows whose weights do not cancel, of equal rows the latest by seq; those that go before those that come.
+    """Return the rows whose weights do not cancel, of equal rows the latest by seq; retractions precede insertions.
 
-    `again` are rows to be emitted as refreshes, and so are then the pairs that cancel; None where nobody waits for any.
-    Raises `BatchTooLarge`.
+    `again` are rows to emit as refreshes; cancelled pairs are then emitted as refreshes too. None means that no
+    downstream operator needs refreshes. Raises `BatchTooLarge`.
     """
     left = weight
     if (weight < 0).any():
@@ -33,7 +33,7 @@ def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indice
 def net_rows_apart(
     failed: Mask, payload: pa.BinaryArray, seq: Int64s, weight: Int64s, again: Indices | None = None
 ) -> tuple[Emitted, Rows]:
-    """The net rows of those that have not failed, and of those that have. Raises `BatchTooLarge`."""
+    """Return the net rows of those that have not failed, and of those that have. Raises `BatchTooLarge`."""
     if not failed.any():
         return net_rows(payload, seq, weight, again), Rows.empty()
     good, bad = (net_rows(payload.filter(pa.array(part)), seq[part], weight[part], again) for part in (~failed, failed))
@@ -41,12 +41,12 @@ def net_rows_apart(
 
 
 def rewritten_rows(changed: Entries, refreshed: Entries, *, arrivals: bool, refreshes: bool) -> Emitted:
-    """The rows that an operator emits which keeps its input's rows as they are.
+    """Return the rows that an operator emits if it stores its input's rows unchanged.
 
-    `changed` are the rows retracted and inserted, `refreshed` the rows written again with equal values, each as the
-    entry retracted and the entry inserted (`Resolved.refreshed`). With `arrivals`, a row that has a new arrival number
-    is another row: it is retracted with its old number and inserted with its new one. With `refreshes`, a row that
-    stays as it is becomes a refresh. Raises `BatchTooLarge`.
+    `changed` are the rows retracted and inserted. `refreshed` are the rows written again with equal values, each as the
+    entry retracted and the entry inserted (`Resolved.refreshed`). With `arrivals`, a row with a new arrival number is
+    another row: it is retracted with its old number and inserted with its new one. With `refreshes`, an unchanged row
+    becomes a refresh. Raises `BatchTooLarge`.
     """
     again = np.empty(0, np.int64) if refreshes else None
     if not arrivals:
@@ -64,7 +64,7 @@ def rewritten_rows(changed: Entries, refreshed: Entries, *, arrivals: bool, refr
 
 
 def _rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, refreshed: Indices) -> Emitted:
-    """Rows of these weights, and those that are refreshed."""
+    """Return the rows with these weights, and the refreshed rows."""
     rows = spelled(weight, lengths(payload), refreshed)
     kind = kinds(weight[rows])
     if len(rows) == len(payload) and (rows[1:] > rows[:-1]).all():
@@ -77,9 +77,9 @@ def _rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, refreshed: Indic
 
 
 def spelled(weight: Int64s, sizes: Int64s, refreshed: Indices) -> Indices:
-    """Rows of these weights, each as often as it goes or comes.
+    """Return each row as many times as it is retracted or inserted.
 
-    `sizes` are the bytes of all rows, `refreshed` the rows emitted besides. Raises `BatchTooLarge`.
+    `sizes` are the bytes of all rows; `refreshed` are rows emitted in addition. Raises `BatchTooLarge`.
     """
     size = int(sizes @ abs(weight)) + int(sizes[refreshed].sum())
     rows = spelled_out(weight)
@@ -89,10 +89,10 @@ def spelled(weight: Int64s, sizes: Int64s, refreshed: Indices) -> Indices:
 
 
 def kinds(weight: Int64s) -> Int8s:
-    """The row kinds of rows that go or come."""
+    """Return the row kinds of rows with these weights."""
     return np.where(weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
 
 
 def inserted(seq: Int64s, payload: pa.BinaryArray) -> Rows:
-    """These rows as insertions."""
+    """Return these rows as insertions."""
     return Rows(np.full(len(seq), RowKind.INSERT, np.int8), seq, payload)

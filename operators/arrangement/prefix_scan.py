@@ -1,10 +1,11 @@
-"""Reading from the top: the first rows of keys in layout *ordered*, as few as will do, with nothing missing in between.
+"""Read from the top: the first rows of keys in layout *ordered*, as few as suffice, with no gaps in between.
 
-A run stands in order of (place, seq). Of every run the first rows of each key are read; what is complete is what lies
-before the least point up to which some run was read. A place is read whole, because its rows may have different order
-keys, of which the last row may have the first. But where a place has very many rows they mostly are ties, rows with
-one and the same order key, which rank by arrival as they stand. So before more than `MANY` rows of a place are read
-their order keys are compared, which touches nothing else of the rows; if there is only one, a part of them will do.
+A run is in order of (place, seq). The first rows of each key are read from every run. The result is complete up to the
+earliest of the points at which the reading of some run stopped. A place is read whole, because its rows may have
+different order keys, and its last row may rank first. But if a place has very many rows, these are usually ties: rows
+with the same order key, which rank by arrival, in stored order. So before more than `MANY` rows of a place are read,
+their order keys are compared, which reads nothing else of the rows. If there is only one order key, a part of the rows
+suffices.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from rowkind.operators.arrangement.segment_store import SegmentStore
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 
 MANY = 1 << 10
-"""When a reading would have to go beyond what is wanted by more rows of one place than this, it looks for ties."""
+"""If the rows of one place would exceed the wanted rows by more than this, the scan looks for ties."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Up to where keys have been read: from the places `firsts` on up to and including (`place`, `seq`).
+    """How far keys have been read: from the places `firsts` up to and including (`place`, `seq`).
 
-    `ends` are the last places that rows of these keys could have. Where `latest_first`, runs have later seqs before
-    earlier ones and `seq` is the complement of one.
+    `ends` are the last places that rows of these keys could have. If `latest_first`, runs have later seqs before
+    earlier ones, and `seq` is the complement of a seq.
     """
 
     firsts: Uint64s
@@ -40,26 +41,26 @@ class Reach:
 
     @classmethod
     def whole(cls, firsts: Uint64s, ends: Uint64s, *, latest_first: bool) -> Reach:
-        """All rows of keys that begin at these places and end at those."""
+        """Return the reach of all rows of keys that begin at the places `firsts` and end at the places `ends`."""
         return cls(firsts, ends, ends, np.full(len(firsts), LAST_SEQ), latest_first)
 
     @property
     def is_whole(self) -> Mask:
-        """Of which keys there is nothing beyond."""
+        """The mask of the keys that have been read to their end."""
         result: Mask = (self.place == self.ends) & (self.seq == LAST_SEQ)
         return result
 
     @property
     def divided(self) -> Indices:
-        """The keys that are read up to the middle of a place."""
+        """The keys that have been read up to the middle of a place."""
         return np.flatnonzero(self.seq != LAST_SEQ)
 
     def filter(self, mask: Mask) -> Reach:
-        """That of the keys where `mask` is true."""
+        """Return the reach of the keys where `mask` is true."""
         return Reach(self.firsts[mask], self.ends[mask], self.place[mask], self.seq[mask], self.latest_first)
 
     def holds(self, entries: Entries) -> Mask:
-        """Which of the entries are within it."""
+        """Return which of the entries are within the reach."""
         if len(self.firsts) == 0:
             return np.zeros(len(entries), np.bool_)
         owner = np.searchsorted(self.firsts, entries.place, side="right") - 1
@@ -72,7 +73,7 @@ class Reach:
 
 
 def read(reach: Reach, runs: Sequence[Run], segment_store: SegmentStore) -> Iterator[Entries]:
-    """All that the runs have within this reach."""
+    """Yield all entries of the runs within this reach."""
     for run in runs:
         for segment, keys in _touched(run, reach.firsts, reach.place, segment_store):
             rows = segment.find_up_to(reach.firsts[keys], reach.place[keys], reach.seq[keys])
@@ -82,24 +83,24 @@ def read(reach: Reach, runs: Sequence[Run], segment_store: SegmentStore) -> Iter
 def reach_of_first(
     whole: Reach, enough: int, runs: Sequence[Run], segment_store: SegmentStore, come: Entries | None
 ) -> Reach:
-    """How far to read so that of every run there are `enough` rows of each key, if it has so many.
+    """Return how far to read so that `enough` rows of each key are read from every run, if it has so many.
 
-    Ties may be read in part where `come` is given: the rows that are to come, which may have other order keys.
+    Ties may be read in part if `come` is given: the rows that the batch inserts, which may have other order keys.
     """
     reach = whole
     for run in runs:
         missing = np.full(len(whole.firsts), enough)
         for segment, keys in _touched(run, whole.firsts, reach.place, segment_store):
-            keys = keys[missing[keys] > 0]  # noqa: PLW2901 - of the others there is enough
+            keys = keys[missing[keys] > 0]  # noqa: PLW2901 - the other keys have enough rows
             at, missing[keys] = segment.find_nth(whole.firsts[keys], reach.place[keys], missing[keys])
-            keys, at = keys[at >= 0], at[at >= 0]  # noqa: PLW2901 - those that need go no further
+            keys, at = keys[at >= 0], at[at >= 0]  # noqa: PLW2901 - these keys go no further
             reach = _nearer(reach, keys, *_cut(segment, at, divides=come is not None))
     if come is None or len(reach.divided) == 0:
         return reach
     seq = reach.seq.copy()
     order = np.argsort(come.place)
     come = come.take(order)
-    # A step per place, which spares the reading of MANY rows each.
+    # One step per place, each of which saves reading MANY rows.
     for key in reach.divided:
         if not _all_ties(int(reach.place[key]), runs, segment_store, come):
             seq[key] = LAST_SEQ
@@ -109,7 +110,7 @@ def reach_of_first(
 def _touched(
     run: Run, firsts: Uint64s, until: Uint64s, segment_store: SegmentStore
 ) -> Iterator[tuple[Segment, Indices]]:
-    """The segments that may have rows of these keys, and of which keys."""
+    """Yield the segments that may have rows of these keys, each with its keys."""
     for info in run.segments:
         keys = np.flatnonzero((firsts <= np.uint64(info.last)) & (until >= np.uint64(info.first)))
         if len(keys):
@@ -117,19 +118,19 @@ def _touched(
 
 
 def _cut(segment: Segment, at: Indices, *, divides: bool) -> tuple[Uint64s, Int64s]:
-    """Up to where to read so that the rows `at` are the last ones that are wanted."""
+    """Return how far to read so that the rows `at` are the last ones wanted."""
     places = segment.entries.place
     place, seq = places[at], np.full(len(at), LAST_SEQ)
     if divides:
         stop = np.searchsorted(places, place, side="right")
-        # A place at the end of a segment may go on in the next one.
+        # A place at the end of a segment may continue in the next segment.
         many = (stop - at > MANY) | (stop == len(places))
         seq[many] = segment.entries.seq[at[many]]
     return place, seq
 
 
 def _nearer(reach: Reach, keys: Indices, place: Uint64s, seq: Int64s) -> Reach:
-    """The reach, for these keys up to (`place`, `seq`) at most."""
+    """Return the reach, limited to (`place`, `seq`) for these keys."""
     nearer = (place < reach.place[keys]) | ((place == reach.place[keys]) & (seq < reach.seq[keys]))
     places, seqs = reach.place.copy(), reach.seq.copy()
     places[keys[nearer]], seqs[keys[nearer]] = place[nearer], seq[nearer]
@@ -137,7 +138,7 @@ def _nearer(reach: Reach, keys: Indices, place: Uint64s, seq: Int64s) -> Reach:
 
 
 def _all_ties(place: int, runs: Sequence[Run], segment_store: SegmentStore, come: Entries) -> bool:
-    """Whether all rows at a place have one order key, those that `come` too, which are sorted."""
+    """Return whether all rows at a place, including those of `come`, which is sorted, have one order key."""
     first, stop = (int(np.searchsorted(come.place, np.uint64(place), side=side)) for side in ("left", "right"))
     found: set[bytes | None] = set(come.sub_key.slice(first, stop - first).to_pylist())
     for run in runs:

@@ -1,34 +1,34 @@
-"""Resolving: raw changes of one operator input become the exact entries that they add to its arrangement.
+"""Resolve raw changes of one operator input to the exact entries that they add to its arrangement.
 
-A retraction is resolved, when it arrives, to a row that is there: of equal rows to the oldest by (written_at, seq). It
-takes over that row's written_at, seq and mark, so that the two cancel exactly and expire together. One that finds no
+A retraction is resolved, when it arrives, to a stored row; of equal rows, to the oldest by (written_at, seq). It takes
+over that row's written_at, seq and mark, so that the two cancel exactly and expire together. A retraction that finds no
 row changes nothing and is unmatched.
 
-Layouts *multiset*, *ordered* and *last write*: a retraction takes away a row with the same key and payload, in layout
-*ordered* also with the same sub-key. Payloads may be alike though their bytes differ (`Arrangement.alike`); what is
-taken away is the stored row, as it is.
+Layouts *multiset*, *ordered* and *last write*: a retraction removes a row with the same key and payload, in layout
+*ordered* also with the same sub-key. Payloads may be alike although their bytes differ (`Arrangement.alike`); the
+removed row is the stored row, with its own bytes.
 
 Layouts *one row per key* and *unique key*: rows are identified by (key, sub-key).
-The last change of a row in the batch decides, an insertion replaces whatever is there, and what is taken away is always
-the stored row, whatever payload the retraction carries. Rows whose key is NULL and that have no sub-key have no
-identity, whichever the layout; they are treated as a multiset.
+The last change of a row in the batch decides. An insertion replaces the stored row with its identity, if there is one.
+The removed row is always the stored row, even if the retraction has another payload. Rows with a NULL key and without a
+sub-key have no identity, in any layout; they are treated as a multiset.
 
-There is one exception. An input that is `exact` promises to take back rows as they were sent, and the changes of a key
-in their order. Where a retraction of it meets another row than its own, the +U of the update has overtaken it and has
-replaced that row already. It must not take the new row away instead: it is unmatched. (Where the two rows look alike in
-the columns that are kept here, it is not found out.)
+There is one exception. An input that is `exact` promises to retract rows as they were sent, and to send the changes of
+a key in order. If such a retraction meets a row that is not its own, the +U of the update arrived first and has already
+replaced the retraction's row. The retraction must not remove the new row: it is unmatched. (If the two rows are equal
+in the columns that are stored here, this is not detected.)
 
-The order of changes is (seq, retraction before insertion) if the input is ordered by seq. Else the batch is a set of
-signed rows without order, which may come in pieces, so equal rows of opposite sign may be among its changes. In a
-multiset insertions then count before retractions. In the other layouts equal rows of one identity cancel first, and the
-cancelled insertions count as refreshes; of the changes that are left, retractions count before insertions.
+Changes are applied by (seq, retraction before insertion) if the input is ordered by seq. Otherwise the batch is a set
+of signed rows without order. It may arrive in pieces, so its changes may include equal rows of opposite sign. In a
+multiset, insertions are then applied before retractions. In the other layouts, equal rows of one identity cancel first,
+and the cancelled insertions count as refreshes; of the remaining changes, retractions are applied before insertions.
 
-Refreshes come last. Each renews the written_at of a row that is there with the same key, sub-key and payload, of
-several the one that would be taken back next, and keeps its seq: it is the same row. Where there is none, or it has
-expired, nothing happens.
+Refreshes are applied last. Each renews the written_at of a stored row with the same key, sub-key and payload, and keeps
+its seq: it is the same row. Of several such rows, it renews the one that would be retracted next. If there is no such
+row, or if it has expired, nothing happens.
 
-Where an operator keeps rows in layout *ordered* and has read those of the touched keys anyway, `replace_among` treats
-them as identified by something else than their sub-key.
+If an operator stores rows in layout *ordered* and has read the rows of the touched keys anyway, `replace_among` treats
+them as identified by something other than their sub-key.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ from rowkind.operators.columns.hashing import hash64, mix
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What the changes of one input do to its arrangement.
+    """The effect of the changes of one input on its arrangement.
 
-    - `added` and `removed` are the rows that come and go, with positive weights; the marks of those added are 0.
-    - `refreshed` are entries, to be appended as they are, by which rows go and equal ones with the same identity come:
-      that rewrites written_at, seq and nothing else; a refresh not even the seq. A row that comes inherits the mark of
-      the one that goes.
-    - `unmatched` are the indices of the retractions that found no row; `overtaken` those among them that found another
-      one under their identity, and so are not of a row that has expired.
-    - `repeated` are the indices of the insertions that found a row with their identity, which nobody had taken back,
-      and replaced it; none of an input in which insertions may do that.
+    - `added` and `removed` are the inserted and retracted rows, with positive weights; the marks of added rows are 0.
+    - `refreshed` are entries to append unchanged. They retract rows and insert equal rows with the same identity, which
+      rewrites only written_at and seq; a refresh rewrites only written_at. The inserted row inherits the mark of the
+      retracted row.
+    - `unmatched` are the indices of the retractions that found no row. `overtaken` are those among them that found
+      another row with their identity, and whose own row therefore has not expired.
+    - `repeated` are the indices of the insertions that found and replaced a row with their identity that had not been
+      retracted; empty for an input in which insertions may do so.
     """
 
     added: Entries
@@ -80,21 +80,21 @@ class Resolved:
     repeated: Indices = field(default_factory=lambda: np.empty(0, np.int64))
 
     def among(self, rows: Indices) -> Resolved:
-        """The same with the changes at `rows` numbered as all changes are."""
+        """Return the same for the changes at `rows` of a larger set, with indices into that set."""
         return replace(
             self, unmatched=rows[self.unmatched], overtaken=rows[self.overtaken], repeated=rows[self.repeated]
         )
 
     @property
     def rewritten(self) -> Entries:
-        """The rows that are there before and after, as they are after."""
+        """The rows that exist both before and after the batch, as they are after it."""
         return self.refreshed.filter(self.refreshed.weight > 0)
 
 
 def resolve(arrangement: Arrangement, batch: Batch, *, by_seq: bool, exact: bool = False) -> Resolved:
-    """What the batch of one input does to the arrangement; nothing is appended to it yet.
+    """Return the effect of one input's batch on the arrangement; nothing is appended to it yet.
 
-    `exact` matters only where the changes are ordered by seq.
+    `exact` matters only if the changes are ordered by seq.
     """
     resolved, again = _resolve(arrangement, batch.changes, by_seq=by_seq, exact=exact), batch.refreshes
     if not len(again):
@@ -105,7 +105,7 @@ def resolve(arrangement: Arrangement, batch: Batch, *, by_seq: bool, exact: bool
 
 
 def entries_of(arrangement: Arrangement, changes: Changes) -> Entries:
-    """The changes as rows that the arrangement could hold, written now."""
+    """Return the changes as rows that the arrangement could hold, written now."""
     place = arrangement.places(changes.hash, changes.sub_key, changes.payload)
     return new_entries(arrangement, changes, place)
 
@@ -137,9 +137,10 @@ def replace_among(
     *,
     by_seq: bool,
 ) -> Resolved:
-    """What the batch does to the arrangement where (key, identity) identifies rows.
+    """Return the effect of the batch on the arrangement if (key, identity) identifies rows.
 
-    `stored` are all rows of the batch's keys, and maybe of others; `identities` are those of changes and stored rows.
+    `stored` are all rows of the batch's keys, and possibly of others; `identities` are those of changes and of stored
+    rows.
     """
     changes = batch.changes
     identity = concat_binary(identities)
@@ -151,7 +152,7 @@ def replace_among(
 
 
 def _renew(arrangement: Arrangement, again: Changes, stored: Entries, resolved: Resolved) -> Resolved:
-    """The same, and refreshes beside it; `stored` has all rows that they may be of, as they are before the batch."""
+    """Add the effect of refreshes; `stored` has all rows that they may refer to, as they are before the batch."""
     there = arrangement.without(stored, Entries.concat([-resolved.removed, resolved.refreshed]))
     there = there.filter(there.weight > 0).units
     columns = [
@@ -164,7 +165,7 @@ def _renew(arrangement: Arrangement, again: Changes, stored: Entries, resolved: 
     queue = np.lexsort((there.seq, there.written_at, owner))
     chosen = queue[members(np.bincount(owner, minlength=groups.count))[1] < wanted[owner[queue]]]
     old = there.take(chosen)
-    # What the batch has written already need not be written again.
+    # Rows that the batch has already written need not be written again.
     old = old.filter(old.written_at != arrangement.written_at(old.payload))
     new = replace(old, written_at=arrangement.written_at(old.payload))
     return replace(resolved, refreshed=Entries.concat([resolved.refreshed, -old, new]))
@@ -185,7 +186,7 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
 
 
 def _unmatched(matched: Matched, *, by_seq: bool) -> Mask:
-    """Which changes of a multiset are retractions that find no row."""
+    """Return which changes of a multiset are retractions that find no row."""
     of_change, seq = matched.of_change, matched.changes.seq
     there = np.zeros(matched.groups.count, np.int64)
     np.add.at(there, matched.of_stored, matched.stored.weight)
@@ -197,12 +198,12 @@ def _unmatched(matched: Matched, *, by_seq: bool) -> Mask:
 
 
 def _take_oldest(arrangement: Arrangement, matched: Matched, counts: Mask) -> Resolved:
-    """What the changes of a multiset do: of each group, the retractions that count take the oldest rows."""
+    """Return the effect of changes on a multiset: in each group, the retractions in `counts` remove the oldest rows."""
     changes, stored, groups = matched.changes, matched.stored, matched.groups.count
     retraction = changes.weight < 0
     taken = np.bincount(matched.of_change[retraction & counts], minlength=groups)
-    # The queue of each group, oldest first, one element per row: the retractions take from its head. Of equal rows that
-    # are one entry, no more are spelled out than could be taken.
+    # The queue of each group, oldest first, one element per row; retractions take rows from its head. Equal rows in one
+    # entry are expanded only up to the number that could be taken.
     new = new_entries(arrangement, changes, matched.place).filter(~retraction)
     most = np.minimum(stored.weight, taken[matched.of_stored])
     units = Entries.concat([stored.relabel(weight=most).units, new])
@@ -213,7 +214,7 @@ def _take_oldest(arrangement: Arrangement, matched: Matched, counts: Mask) -> Re
     head = members(np.bincount(owner, minlength=groups))[1] < taken[owner]
     gone, come = np.flatnonzero(head & ~is_new), np.flatnonzero(~head & is_new)
 
-    # As many as both go and come of a group are a refresh, paired in the order of the queue.
+    # Removed and inserted rows of a group are paired as refreshes, in queue order, as long as there are both.
     both = np.minimum(*(np.bincount(owner[part], minlength=groups) for part in (gone, come)))
     gone_moved, come_moved = (
         members(np.bincount(owner[part], minlength=groups))[1] >= both[owner[part]] for part in (gone, come)
@@ -227,15 +228,15 @@ def _take_oldest(arrangement: Arrangement, matched: Matched, counts: Mask) -> Re
 
 
 def _below_zero(owner: Indices, steps: Int64s, start: Int64s) -> Mask:
-    """Of walks one after the other, each from its owner's start: the steps that would lead below zero.
+    """Return the steps that would lead below zero, in consecutive walks that begin at their owners' start values.
 
-    They are not taken; so one is left out exactly where the plain sum of steps reaches a new low below zero.
+    Such a step is not taken. It is therefore left out exactly if the plain sum of steps reaches a new low below zero.
     """
     first = np.concatenate(([True], owner[1:] != owner[:-1]))
     total = np.cumsum(steps)
     before = (total - steps)[first][np.cumsum(first) - 1]
     level = start[owner] + total - before
-    # Each walk is sunk far below the one before, so that one running minimum serves all of them.
+    # Each walk is shifted far below the previous one, so that one running minimum serves all walks.
     depth = np.cumsum(first) * (2 * len(steps) + 2)
     lowest = np.minimum.accumulate(np.minimum(level, 0) - depth)
     entered = np.concatenate(([0], lowest[:-1]))
@@ -258,14 +259,17 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
 
 
 def _overtaken(matched: Matched) -> Mask:
-    """Which retractions meet another row than their own: the last one that came before by seq, or else is stored."""
+    """Return which retractions meet another row than their own: the last insertion before them, or the stored row.
+
+    A retraction meets the last row inserted before it by seq in the batch; without one, it meets the stored row.
+    """
     changes, stored, groups = matched.changes, matched.stored, matched.groups
     overtaken = np.zeros(len(changes), np.bool_)
     retractions = changes.weight < 0
     if not retractions.any():
         return overtaken
     count = len(changes)
-    # What is stored comes first in its group.
+    # A stored row comes first in its group.
     seq = np.concatenate([changes.seq, np.full(len(stored), np.iinfo(np.int64).min)])
     comes = np.concatenate([changes.weight > 0, np.ones(len(stored), np.bool_)])
     order = np.lexsort((comes, seq, groups.ids))
@@ -282,9 +286,9 @@ def _overtaken(matched: Matched) -> Mask:
 
 
 def _replace(arrangement: Arrangement, matched: Matched, *, by_seq: bool, exact: bool) -> Resolved:
-    """What the changes do, given the groups of rows with one identity; `exact`: no insertion is meant to replace a row.
+    """Return the effect of the changes, given the groups of rows with one identity.
 
-    Without an order, equal rows of opposite sign cancel first.
+    `exact`: no insertion is meant to replace a row. Without an order, equal rows of opposite sign cancel first.
     """
     if by_seq:
         return _replace_in_turn(arrangement, matched, by_seq=True, exact=exact)
@@ -322,7 +326,7 @@ def _replace_in_turn(arrangement: Arrangement, matched: Matched, *, by_seq: bool
 
 
 def _turns(matched: Matched, *, by_seq: bool) -> tuple[Indices, Mask, Mask]:
-    """The changes, identity by identity in their order; which of them find a row; and which are the last."""
+    """Return the changes, by identity and in order; which of them find a row; and which are last in their identity."""
     of_change, seq, insertion = matched.of_change, matched.changes.seq, matched.changes.weight > 0
     there = np.zeros(matched.groups.count, np.bool_)
     there[matched.of_stored] = True
@@ -336,7 +340,7 @@ def _turns(matched: Matched, *, by_seq: bool) -> tuple[Indices, Mask, Mask]:
 def _equal_rows(
     gone: Entries, of_gone: Indices, come: Entries, of_come: Indices, groups: int
 ) -> tuple[Indices, Indices]:
-    """The rows of `gone` and of `come` that are in the same group and have the same payload, in pairs."""
+    """Return the pairs of rows of `gone` and of `come` that are in the same group and have the same payload."""
     single = np.flatnonzero(gone.weight == 1)
     predecessor = np.full(groups, -1)
     predecessor[of_gone[single]] = single
@@ -348,7 +352,7 @@ def _equal_rows(
 
 
 def _refresh(old: Entries, new: Entries) -> Entries:
-    """The entries by which each of `new` takes the place of its `old`."""
+    """Return the entries by which each row of `new` replaces its row of `old`."""
     if len(old) == 0:
         return old
     return Entries.concat([old.relabel(weight=np.full(len(old), -1)), new.relabel(mark=old.mark)])

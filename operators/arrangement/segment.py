@@ -1,6 +1,6 @@
 """A segment: one immutable blob of entries in order of (place, seq), named by its digest.
 
-Reading a blob costs no copy: the columns are views of it (`operators.arrangement.segment_format`).
+Reading a blob copies nothing: the columns are views of it (`operators.arrangement.segment_format`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rowkind.operators.columns.grouping import equal_bytes, members
 from rowkind.operators.errors import StateCorrupted, StateFormatUnknown
 
 LAST_SEQ = (1 << 63) - 1
-"""Comes after every other seq."""
+"""A seq after all others."""
 
 SEGMENT_ROWS = 1 << 16
-"""No segment holds more rows."""
+"""The maximum number of rows of a segment."""
 
 SEGMENT_BYTES = 4 << 20
-"""No segment holds more bytes of columns, unless in a single row."""
+"""The target size of a segment's columns in bytes; a segment of more than one row has at most twice as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Segment:
 
     @classmethod
     def open(cls, blob: pa.Buffer, name: str, arrangement: str) -> Self:
-        """The segment in `blob`; `name` and `arrangement` are for errors.
+        """Open the segment in `blob`; `name` and `arrangement` are for errors.
 
         Raises `StateFormatUnknown` and `StateCorrupted`.
         """
@@ -50,7 +50,7 @@ class Segment:
             raise StateCorrupted(arrangement, name, str(error)) from error
 
     def find(self, low: Uint64s, high: Uint64s) -> Indices:
-        """The rows whose place lies in any of the closed intervals, which must be disjoint and ascending."""
+        """Return the rows whose place is in any of the closed intervals, which must be disjoint and ascending."""
         places = self.entries.place
         if len(places) <= len(low):
             interval = np.searchsorted(low, places, side="right") - 1
@@ -63,9 +63,10 @@ class Segment:
         return first[owner] + rank
 
     def find_nth(self, low: Uint64s, high: Uint64s, numbers: Int64s) -> tuple[Indices, Int64s]:
-        """Where the row with this number, from 1, is in each of the closed intervals, which are disjoint and ascending.
+        """Return the index of row number n, from 1, in each of the closed intervals, which are disjoint and ascending.
 
-        It is -1 where the interval has fewer rows. Also returned: by how much the number exceeds those.
+        `numbers` has n for each interval. The index is -1 if the interval has fewer rows. Also return n minus the
+        number of rows in the interval.
         """
         places = self.entries.place
         first = np.searchsorted(places, low)
@@ -73,7 +74,7 @@ class Segment:
         return np.where(counts >= numbers, first + numbers - 1, -1), numbers - counts
 
     def find_up_to(self, low: Uint64s, place: Uint64s, seq: Int64s) -> Indices:
-        """The rows from each of the places `low` on up to and including (`place`, `seq`); nothing overlaps."""
+        """Return the rows from each place in `low` up to and including (`place`, `seq`); the ranges do not overlap."""
         places = self.entries.place
         first, stop = np.searchsorted(places, low), np.searchsorted(places, place, side="right")
         for at in np.flatnonzero((seq != LAST_SEQ) & (stop > first)):
@@ -82,7 +83,7 @@ class Segment:
         return first[owner] + rank
 
     def subs_at(self, place: int) -> set[bytes | None]:
-        """The sub-keys of the rows at this place: none, the only one, or None for different ones."""
+        """Return the sub-keys of the rows at this place: no element, the only sub-key, or None if they differ."""
         places = self.entries.place
         first, stop = (int(np.searchsorted(places, np.uint64(place), side=side)) for side in ("left", "right"))
         if first == stop:
@@ -96,9 +97,9 @@ class Segment:
         return {None} if (octets[width:] != octets[: len(octets) - width]).any() else {octets[:width].tobytes()}
 
     def weigh(self, low: Uint64s, high: Uint64s, keys: pa.BinaryArray, expired_until: int | None) -> Int64s:
-        """The sum of the unexpired weights of each key, whose rows lie in these closed intervals of places.
+        """Return the sum of the unexpired weights of each key, whose rows are in these closed intervals of places.
 
-        Where many rows are concerned they are summed as stretches, whose rows all have one key as a rule.
+        If many rows are involved, whole intervals are summed at once, because their rows usually have one key.
         """
         entries = self.entries
         weight = entries.weight
@@ -122,7 +123,7 @@ class Segment:
         return result
 
     def after(self, place: int, seq: int) -> int:
-        """The first row that comes after (place, seq)."""
+        """Return the first row that comes after (place, seq)."""
         places = self.entries.place
         first = int(np.searchsorted(places, np.uint64(place)))
         stop = int(np.searchsorted(places, np.uint64(place), side="right"))
@@ -130,13 +131,13 @@ class Segment:
 
 
 def encode(entries: Entries) -> tuple[str, pa.Buffer]:
-    """The blob of these entries, which must be in order, and its name."""
+    """Return the name and the blob of these entries, which must be in order."""
     blob = to_blob(entries)
     return digest(blob), blob
 
 
 def cut(entries: Entries) -> Iterator[Entries]:
-    """The entries in pieces that are small enough for a segment each."""
+    """Split the entries into pieces that are small enough for one segment each."""
     average = max(1, entries.size // max(1, len(entries)))
     rows = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES // average))
     for first in range(0, len(entries), rows):

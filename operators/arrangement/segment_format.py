@@ -1,16 +1,16 @@
-"""The bytes of a segment: a header, then the columns one after the other, each in the least form that is read as it is.
+"""The bytes of a segment: a header, then all columns, each in the smallest form that can be read without decoding.
 
-The header is a line that names the format and its version, and a line of JSON: the number of rows and for each column
-of `entries.COLUMNS` how it is written and how many bytes each of its parts has. Parts begin at multiples of `_ALIGN`.
+The header is a line with the format and its version, and a line of JSON: the number of rows and, for each column of
+`entries.COLUMNS`, its form and the number of bytes of each of its parts. Parts begin at multiples of `_ALIGN`.
 
-    numbers      ["same", value]        nothing: all rows have this value
+    numbers      ["same", value]        no part: all rows have this value
                  ["each"]               the array, little-endian
-    byte strings ["width", bytes]       the bytes of all values, which are equally long
+    byte strings ["width", bytes]       the bytes of all values, which have equal lengths
                  ["offsets"]            the 32-bit offsets of the values, and their bytes
-                 either with a third part before these, a bit per row, where there are nulls
+                 if there are nulls, both forms have an additional first part, a bit per row
 
-Read back, a column is a view of the blob: of a single value by a stride of zero, of equally long values with offsets
-that all segments share.
+A column is read as a view of the blob: a single value with a stride of zero, values of equal length with offsets that
+all segments share.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SegmentPart = np.ndarray[Any, np.dtype[Any]]
 
 
 def to_blob(entries: Entries) -> pa.Buffer:
-    """The blob of these entries."""
+    """Return the blob of these entries."""
     forms, parts = [], []
     for column in entries.columns:
         form, of_column = _of_numbers(column) if isinstance(column, np.ndarray) else _of_bytes(column)
@@ -56,7 +56,7 @@ def to_blob(entries: Entries) -> pa.Buffer:
 
 
 def from_blob(blob: pa.Buffer) -> Entries:
-    """The entries in a blob that begins with `FORMAT`, as views of it. Raises `ValueError` where it is damaged."""
+    """Return the entries in a blob that begins with `FORMAT`, as views of it. Raises `ValueError` if it is damaged."""
     octets = np.frombuffer(blob, np.uint8)
     text, newline, _ = blob.slice(len(FORMAT), min(blob.size - len(FORMAT), 4096)).to_pybytes().partition(b"\n")
     if not newline:
@@ -76,7 +76,7 @@ def from_blob(blob: pa.Buffer) -> Entries:
 
 
 def _places(start: int, sizes: list[int]) -> Iterator[int]:
-    """Where parts of these sizes begin."""
+    """Yield the positions at which parts of these sizes begin."""
     for size in sizes:
         start += -start % _ALIGN
         yield start
@@ -115,5 +115,5 @@ def _to_bytes(rows: int, form: list[Any], parts: list[pa.Buffer]) -> pa.BinaryAr
 
 @lru_cache(maxsize=64)
 def _offsets_of(width: int, rows: int) -> pa.Buffer:
-    """The offsets of so many values of this width; shared by all columns that have no more of them."""
+    """Return the offsets of `rows` values of this width; all columns that have no more values share them."""
     return pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))

@@ -16,8 +16,8 @@ from rowkind.operators.errors import StateLost
 class SegmentStore:
     """The segments of one arrangement of one shard, for one batch.
 
-    Equal segments have one name and one blob, however many runs they stand in; `settle` deletes a blob only when no
-    run names it any more, and never writes one that was needed within the batch only.
+    Equal segments have one name and one blob, however many runs contain them. `settle` deletes a blob only if no run
+    names it any more, and never writes a blob that was needed only within the batch.
     """
 
     def __init__(self, store: BlobStore, arrangement: str) -> None:
@@ -27,7 +27,7 @@ class SegmentStore:
         self._open: dict[str, Segment] = {}
 
     def open(self, info: SegmentInfo) -> Segment:
-        """The segment; raises `StateLost` where the store does not have it."""
+        """Return the segment. Raises `StateLost` if the store does not have it."""
         segment = self._open.get(info.name)
         if segment is None:
             blob = self._written.get(info.name)
@@ -40,7 +40,7 @@ class SegmentStore:
         return segment
 
     def write(self, entries: Entries) -> list[SegmentInfo]:
-        """Segments with these entries, which must be in order."""
+        """Encode these entries, which must be in order, as segments, which `settle` stores."""
         return [self._write(piece) for piece in cut(entries)]
 
     def _write(self, entries: Entries) -> SegmentInfo:
@@ -56,7 +56,7 @@ class SegmentStore:
         )
 
     def settle(self, before: Iterable[SegmentInfo], after: Iterable[SegmentInfo]) -> None:
-        """Make the store hold the segments `after`, given that it holds those `before`."""
+        """Make the store contain the segments `after`, given that it contains the segments `before`."""
         held = {segment.name: segment.bytes for segment in before}
         kept = {segment.name for segment in after}
         for name in sorted(kept - held.keys()):

@@ -1,6 +1,6 @@
-"""The only thing an arrangement asks of the outside: named blobs.
+"""Blob stores, the only external interface of an arrangement.
 
-`MemoryStore` is the store of the in-memory engine and of tests. Spark's lives in `service/spark/store.py`.
+`MemoryStore` is the store of the in-memory engine and of tests. Spark's store is in `service/spark/store.py`.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from typing import Protocol
 import pyarrow as pa
 
 MANIFEST = "manifest"
-"""The one name whose blob is ever replaced."""
+"""The only name whose blob is ever replaced."""
 
 
 class BlobStore(Protocol):
     """Blobs of one arrangement of one shard.
 
-    - Every name but `MANIFEST` is written at most once with at most one content (names are digests of the content),
-      so a store may cache such a blob anywhere and for any length of time.
-    - `get` of a name that was never put or was deleted returns None; where a cache still has the bytes that the name is
-      the digest of, it may return those. Never so for `MANIFEST`.
-    - Changes become durable together with the batch, or not at all. A store never sees two batches at once.
+    - Every name except `MANIFEST` has at most one content, because names are digests of the content. A store may
+      therefore cache such a blob anywhere and indefinitely.
+    - `get` of a name that was never put or was deleted returns None. A cache that still has the bytes of the digest may
+      return those, but never for `MANIFEST`.
+    - Changes become durable together with the batch, or not at all. Two batches never use a store at once.
     """
 
     def get(self, name: str) -> pa.Buffer | None:
-        """The blob of this name, or None."""
+        """Return the blob of this name, or None."""
 
     def put(self, name: str, blob: pa.Buffer) -> None:
         """Store a blob; putting the same digest again is harmless."""
 
     def delete(self, name: str, size: int) -> None:
-        """Forget a blob of `size` bytes; deleting an unknown name is harmless."""
+        """Delete a blob of `size` bytes; deleting an unknown name is harmless."""
 
 
 def digest(blob: pa.Buffer | bytes) -> str:
-    """The name of a blob: the first 128 bits of its SHA-256, for which processors have instructions, in hexadecimal."""
+    """Return the name of a blob: the first 128 bits of its SHA-256 in hexadecimal. Hardware speeds it up."""
     return sha256(blob).hexdigest()[:32]
 
 
@@ -47,22 +47,22 @@ class MemoryStore:
         self._blobs: dict[str, pa.Buffer] = {}
 
     def get(self, name: str) -> pa.Buffer | None:
-        """The blob of this name, or None."""
+        """Return the blob of this name, or None."""
         return self._blobs.get(name)
 
     def put(self, name: str, blob: pa.Buffer) -> None:
         """Store a blob."""
         self._blobs[name] = blob
 
-    def delete(self, name: str, size: int) -> None:  # noqa: ARG002 - the protocol's
-        """Forget a blob of `size` bytes."""
+    def delete(self, name: str, size: int) -> None:  # noqa: ARG002 - the protocol has it
+        """Delete a blob of `size` bytes."""
         self._blobs.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._blobs)
 
     def copy(self) -> MemoryStore:
-        """A store with the same blobs, as after a restart from a checkpoint."""
+        """Return a store with the same blobs, as after a restart from a checkpoint."""
         twin = MemoryStore()
         twin._blobs = dict(self._blobs)
         return twin

@@ -1,1 +1,1 @@
-"""Changes as columns: what moves between operators, and what is done to it: hashing, grouping, packing, cancelling."""
+"""Changes as columns: the data that operators exchange, and its hashing, grouping, packing and cancelling."""

@@ -1,9 +1,9 @@
-"""Batches: changes, and what travels beside them without being a change.
+"""Batches: changes, and three other things that travel with them.
 
-A change inserts or retracts a row. Three other things cross a query, and most code never meets them:
+A change inserts or retracts one row. The other three cross a query with the changes, and most code never meets them:
 
-- A *refresh* names a row that was written again and is the same. An operator with a TTL keeps such a row longer, and
-  refreshes what it has made of that row. A refresh of a row that is not there, or has expired, has no effect.
+- A *refresh* names a row that was written again without a change. An operator with a TTL keeps such a row longer, and
+  refreshes the rows that it has derived from it. A refresh of a row that does not exist, or has expired, has no effect.
 - A *truncation* retracts all rows of its table that arrived before it. It goes to every shard. Only operators that keep
   all rows of the table receive it (`operators.normalize.truncation`).
 - A *dead letter* is a record or row that a job sends to its dead letter topic. Only the writer looks inside.
@@ -24,10 +24,10 @@ _NO_ROWS, _NO_CHANGES, _NO_LETTERS = Rows.empty(), Changes.empty(), binary(())
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """What a scan or an operator emits for a batch, without a destination yet.
+    """The output of a scan or an operator for a batch, without a destination yet.
 
-    - `refreshes`: rows written again, as insertions. A scan emits none.
-    - `truncation`: the arrival number of the last truncation of a scan's table; None without one.
+    - `refreshes`: rows that were written again, as insertions. A scan emits none.
+    - `truncation`: the arrival number of the last truncation of a scan's table, or None.
     """
 
     rows: Rows
@@ -36,15 +36,15 @@ class Emitted:
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """The rows and refreshes of an operator's parts."""
+        """Concatenate the rows and refreshes of an operator's parts."""
         return cls(Rows.concat([each.rows for each in parts]), Rows.concat([each.refreshes for each in parts]))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changes on their way to consumers, and what travels beside them.
+    """Changes on their way to consumers, with refreshes, truncations and dead letters.
 
-    - `refreshes`: rows written again, as insertions.
+    - `refreshes`: rows that were written again, as insertions.
     - `truncations`: by side, the arrival number of the last truncation.
     - `letters`: dead letters, packed.
     """
@@ -59,17 +59,17 @@ class Batch:
 
     @classmethod
     def empty(cls) -> Self:
-        """Nothing."""
+        """Return an empty batch."""
         return cls(_NO_CHANGES)
 
     @classmethod
     def of_letters(cls, letters: pa.BinaryArray) -> Self:
-        """Dead letters alone."""
+        """Return a batch of dead letters only."""
         return cls(_NO_CHANGES, letters=letters)
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """All parts, one after the other."""
+        """Concatenate the parts; of several truncations of a side, the latest stays."""
         if len(parts) == 1:
             return parts[0]
         truncations: dict[int, int] = {}
@@ -90,17 +90,17 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size in bytes."""
         return self.changes.nbytes + self.refreshes.nbytes + int(self.letters.nbytes)
 
     def side(self, side: int) -> Self:
-        """What is for one side."""
+        """Return the changes, refreshes and truncation of one side."""
         truncations = {side: self.truncations[side]} if side in self.truncations else {}
         changes, refreshes = (part.filter(part.side == side) for part in (self.changes, self.refreshes))
         return replace(self, changes=changes, refreshes=refreshes, truncations=truncations)
 
     def piece(self, number: int, pieces: int) -> Self:
-        """One of so many pieces of about the same size. Truncations are in the first."""
+        """Return one of `pieces` pieces of about the same size. Truncations are in the first."""
         if pieces == 1:
             return self
 
@@ -116,7 +116,7 @@ class Batch:
         )
 
     def with_sub_keys(self, sub_key: pa.BinaryArray) -> Self:
-        """The same with other sub-keys, given in the order of `touched`."""
+        """Return the same batch with other sub-keys, given in the order of `touched`."""
         changes, refreshes = len(self.changes), len(self.refreshes)
         return replace(
             self,

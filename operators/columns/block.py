@@ -1,8 +1,8 @@
 """Blocks: a batch for one shard as an Arrow IPC stream, which is all that Spark shuffles.
 
-A block is one record batch: the changes, then the refreshes, then the dead letters, which fill the payload column
-alone. The schema's metadata says how many refreshes and letters there are, and has what rides along: truncations,
-counters, the extent of the batch of the source, marks of time. No other module knows this encoding.
+A block is one record batch: the changes, then the refreshes, then the dead letters, which use only the payload column.
+The schema's metadata gives the numbers of refreshes and letters, and contains everything else that a block carries:
+truncations, counters, the extent of the source's batch, time marks. No other module knows this encoding.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.changes import Changes, constant
 
 Counters = Mapping[str, float]
-"""Samples that ride along with a block to the writer, by name in the exposition format, e.g.
-`rowkind_rows_in_total{table="orders",kind="+I"}`. Counters add up; names that end in no `_total` are gauges of one
-shard each and replace."""
+"""Samples that a block carries to the writer, by name in the exposition format, e.g.
+`rowkind_rows_in_total{table="orders",kind="+I"}`. Counters are added up. Names that do not end in `_total` are gauges,
+one per shard; a later value replaces the earlier one."""
 
 TimeMarks = Mapping[str, Mapping[int, int | None]]
-"""How far the time of each partition of some tables has come, in ms since the epoch; None where that is not known."""
+"""The progress of time in each partition of some tables, in ms since the epoch; None where it is unknown."""
 
 _BESIDE = b"rowkind.beside"
 _COUNTERS = b"rowkind.counters"
@@ -35,9 +35,10 @@ _EXTENT = b"rowkind.extent"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A batch for one shard and what rides along, as they cross Spark.
+    """A batch for one shard, and everything that crosses Spark with it.
 
-    That is counters, what batch of its source it is, marks of time, and whether the shard is to report its state.
+    The additional content is counters, the extent of the source's batch, time marks, and a flag that asks the shard to
+    report its state.
     """
 
     batch: Batch = field(default_factory=Batch.empty)
@@ -52,7 +53,7 @@ class Block:
         return self.batch.changes
 
     def to_bytes(self) -> bytes:
-        """This block as an Arrow IPC stream."""
+        """Return this block as an Arrow IPC stream."""
         metadata = {_COUNTERS: json.dumps(self.counters)} if self.counters else {}
         if self.extent:
             metadata[_EXTENT] = self.extent
@@ -83,7 +84,7 @@ class Block:
 
     @classmethod
     def from_bytes(cls, data: bytes | pa.Buffer) -> Self:
-        """The block that `to_bytes` wrote; the columns are views of `data` where Arrow allows it."""
+        """Return the block that `to_bytes` wrote; the columns are views of `data` where Arrow allows it."""
         with pa.ipc.open_stream(data) as stream:
             columns: Any = stream.read_next_batch()
         side, kind, hashes, key, sub_key, seq, payload = columns.columns
@@ -105,7 +106,7 @@ def _as_rows(letters: pa.BinaryArray) -> Changes:
 
 
 def _taken_apart(rows: Changes, refreshes: int, letters: int, truncations: Mapping[str, int]) -> Batch:
-    """The batch whose changes, refreshes and letters these rows are; in JSON, every name is text."""
+    """Split the rows of a block into the batch's changes, refreshes and letters; in JSON, sides are text."""
     changed, kept = len(rows) - refreshes - letters, len(rows) - letters
     return Batch(
         rows.slice(0, changed),
@@ -116,7 +117,7 @@ def _taken_apart(rows: Changes, refreshes: int, letters: int, truncations: Mappi
 
 
 def _marks(text: bytes) -> TimeMarks:
-    """The marks in JSON, where every name is text."""
+    """Parse time marks from JSON, in which partition numbers are text."""
     tables = json.loads(text).items()
     return {table: {int(number): mark for number, mark in partitions.items()} for table, partitions in tables}
 

@@ -1,9 +1,9 @@
-"""Changes as columns: what moves between operators, and between the tasks of a query.
+"""Changes as columns: the data that operators, and the tasks of a query, exchange.
 
-Two shapes alternate along every query. An operator (or a scan) emits `Rows`: a row kind, an arrival number and a
-packed row each. The calc at its exit filters and projects them and works out where they go next, which makes them
-`Changes`: the same with a side, a hash, a key and a sub-key for the consumer. The consumer takes `Changes` and puts
-out `Rows` again. What travels beside changes is in `columns.batch`.
+Two shapes alternate along every query. An operator (or a scan) emits `Rows`: a row kind, an arrival number and a packed
+row each. The calc at its exit filters and projects them and determines their destination. The result is `Changes`: the
+same with a side, a hash, a key and a sub-key for the consumer. The consumer takes `Changes` and emits `Rows` again.
+The other content of a batch is in `columns.batch`.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int64]
 
 WEIGHTS = np.array([1, -1, 1, -1], dtype=np.int64)
-"""The sign with which each row kind counts in a multiset, indexed by its ordinal."""
+"""The sign of each row kind in a multiset, indexed by its ordinal."""
 
 
 def binary(values: Iterable[bytes | None]) -> pa.BinaryArray:
-    """An Arrow array of bytes from Python values, for tests and slow paths."""
+    """Return an Arrow array of bytes from Python values, for tests and slow paths."""
     return pa.array(list(values), pa.binary())
 
 
 def constant(value: bytes, length: int) -> pa.BinaryArray:
-    """The same bytes `length` times."""
+    """Return an array with the same bytes `length` times."""
     offsets = pa.py_buffer(np.arange(length + 1, dtype=np.int32) * np.int32(len(value)))
     return pa.Array.from_buffers(pa.binary(), length, [None, offsets, pa.py_buffer(value * length)])
 
 
 def concat_binary(arrays: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
-    """All arrays, one after the other, as a single array."""
+    """Concatenate arrays into a single array."""
     if len(arrays) == 1:
         return arrays[0]
     return pa.concat_arrays(arrays) if arrays else binary(())
 
 
 def lengths(values: pa.BinaryArray) -> Int64s:
-    """The number of bytes of each value, none of which is null."""
+    """Return the number of bytes of each value, none of which is null."""
     result: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
     return result
 
@@ -57,7 +57,7 @@ def lengths(values: pa.BinaryArray) -> Int64s:
 class Rows:
     """Changes without a destination yet: columns kind int8, seq int64, payload binary (Avro under the edge's schema).
 
-    `seq` is the arrival number of the change within its table; of a joined row, the larger of its two parents'.
+    `seq` is the arrival number of the change within its table; a joined row has the larger number of its two parents.
     """
 
     kind: Int8s
@@ -70,12 +70,12 @@ class Rows:
     @classmethod
     @cache
     def empty(cls) -> Self:
-        """No rows."""
+        """Return an empty set of rows."""
         return cls(np.empty(0, np.int8), np.empty(0, np.int64), binary(()))
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """All parts, one after the other."""
+        """Concatenate the parts."""
         if not parts:
             return cls.empty()
         return cls(
@@ -85,11 +85,11 @@ class Rows:
         )
 
     def take(self, indices: Indices) -> Self:
-        """The rows at `indices`, in that order."""
+        """Return the rows at `indices`, in that order."""
         return type(self)(self.kind[indices], self.seq[indices], self.payload.take(pa.array(indices)))
 
     def filter(self, mask: Mask) -> Self:
-        """The rows where `mask` is true, in their order."""
+        """Return the rows where `mask` is true, in their order."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
 
@@ -97,12 +97,12 @@ class Rows:
 class Changes:
     """Changes on their way to a consumer: `Rows` with side int8, hash uint64, key binary (nullable), sub_key binary.
 
-    Between stages `side` is wider: it says then whom the changes are for, too (`service.execute.members`).
+    Between stages `side` is int16: it then also identifies the consumer (`service.execute.members`).
 
-    - `hash` is `hashing.hash64` of the key, except that rows whose key is NULL carry another hash, to spread them.
-    - `key` holds canonical bytes that are equal exactly where SQL says the keys are equal. It is null where a key
-      column that must not match NULL is NULL: such a row matches nothing.
-    - `sub_key` is never null; it is empty where the consumer's arrangement has no sub-key.
+    - `hash` is `hashing.hash64` of the key, except that rows with a NULL key have another hash, to spread them.
+    - `key` has canonical bytes that are equal exactly where SQL says the keys are equal. It is null where a key column
+      that must not match NULL is NULL: such a row matches nothing.
+    - `sub_key` is never null; it is empty if the consumer's arrangement has no sub-key.
     """
 
     side: Int8s | Int16s
@@ -119,7 +119,7 @@ class Changes:
     @classmethod
     @cache
     def empty(cls) -> Self:
-        """No changes."""
+        """Return an empty set of changes."""
         return cls(
             np.empty(0, np.int8),
             np.empty(0, np.int8),
@@ -132,7 +132,7 @@ class Changes:
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """All parts, one after the other."""
+        """Concatenate the parts."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -154,7 +154,7 @@ class Changes:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes they take."""
+        """The approximate size in bytes."""
         return int(self.key.nbytes + self.sub_key.nbytes + self.payload.nbytes + 18 * len(self))
 
     @property
@@ -163,7 +163,7 @@ class Changes:
         return Rows(self.kind, self.seq, self.payload)
 
     def take(self, indices: Indices) -> Self:
-        """The changes at `indices`, in that order."""
+        """Return the changes at `indices`, in that order."""
         at = pa.array(indices)
         return type(self)(
             self.side[indices],
@@ -176,11 +176,11 @@ class Changes:
         )
 
     def filter(self, mask: Mask) -> Self:
-        """The changes where `mask` is true, in their order."""
+        """Return the changes where `mask` is true, in their order."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def slice(self, start: int, end: int) -> Self:
-        """The changes from `start` up to `end`, as views."""
+        """Return the changes from `start` to before `end`, as views."""
         return type(self)(
             self.side[start:end],
             self.kind[start:end],
@@ -192,7 +192,7 @@ class Changes:
         )
 
     def split(self, shards: int, by: Uint64s | None = None) -> list[Self]:
-        """One element per shard, `hash mod shards`, each with its changes in their order; or `by` other hashes."""
+        """Return one element per shard, `hash mod shards`, with its changes in order; `by` may give other hashes."""
         if shards == 1 or not len(self):
             return [self] * shards
         shard = ((self.hash if by is None else by) % np.uint64(shards)).astype(np.int64)

@@ -1,14 +1,14 @@
-"""Consolidation: what is left of signed rows when equal ones of opposite sign have cancelled.
+"""Consolidation: cancel equal signed rows of opposite sign, and keep the rest.
 
-A set of changes is a multiset with signs: each row counts with its weight, and of equal rows only the sum matters. It
-is worked out here and nowhere else, over columns: a weight for each row, and whatever says which rows are equal. That
-is all that is known of them. Which row kinds the signs stand for, or that a row has a key, is the caller's business; a
-row of weight 0 says nothing, whatever else it is good for.
+A set of changes is a multiset with signs: each row counts with its weight, and only the sum over equal rows matters.
+All such sums are computed here, over columns: a weight for each row, and columns that decide which rows are equal.
+Nothing else is known of the rows. The caller knows which row kinds the signs stand for, and whether a row has a key. A
+row of weight 0 does not count, even if it serves another purpose.
 
-Most batches have little to cancel, so work is done for rows that may be concerned, and only for these: rows are
-compared at a glance, by codes that equal rows share; those that look alike are compared by all of their bytes; equal
-ones of both signs are put in order. Where no row looks like another of the opposite sign, one sort of the codes is
-all it costs, and nothing at all where all signs are equal.
+Most batches have little to cancel, so only rows that may cancel cost work. Rows are first compared by codes, which are
+equal for equal rows. Rows with equal codes are compared by all of their bytes. Equal rows of both signs are put in
+order. If no row shares its code with a row of the opposite sign, the only cost is one sort of the codes; if all signs
+are equal, there is no cost at all.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def net_weights(
     columns: Callable[[Indices], Sequence[KeyColumn]],
     seq: Callable[[Indices], Int64s],
 ) -> Int64s:
-    """The weights when equal rows of opposite sign have cancelled: of equal rows the latest by seq stay.
+    """Return the weights after equal rows of opposite sign have cancelled; of equal rows, the latest by seq stay.
 
-    Equal rows have equal codes, and so may others (`hashing.sketch64` will do). `columns` and `seq` give all columns
-    that equal rows share, and the seqs, of the rows that they are asked for. The result is `weight` itself, and not a
-    copy, where nothing cancels.
+    Equal rows must have equal codes; different rows may have equal codes too (`hashing.sketch64` suffices). `columns`
+    and `seq` are called with row indices, and return all columns that decide equality, and the seqs, of those rows. If
+    nothing cancels, the result is `weight` itself, not a copy.
     """
     negative = weight < 0
     if not negative.any() or negative.all():
@@ -55,9 +55,9 @@ def net_weights(
 
 
 def net_in_groups(groups: Groups, payload: pa.BinaryArray, weight: Int64s, seq: Int64s) -> Int64s:
-    """As `net_weights`, of rows of weight 1 and -1 that are equal where group and payload are.
+    """Return the weights as `net_weights` does, for rows of weight 1 and -1 that are equal if group and payload are.
 
-    Most groups have one row or two, which are compared with each other and need no sorting.
+    Most groups have one or two rows, which are compared with each other and need no sorting.
     """
     counts = np.bincount(groups.ids, minlength=groups.count)
     first, last = (rows[counts == 2] for rows in firsts_and_lasts(groups))
@@ -81,7 +81,7 @@ def net_in_groups(groups: Groups, payload: pa.BinaryArray, weight: Int64s, seq: 
 
 
 def summed(groups: Groups, weight: Int64s) -> Int64s:
-    """The weights when the first row of each group stands for all of them: it has their sum, and the others have 0.
+    """Return the weights with the sum of each group on its first row, and 0 on its other rows.
 
     For rows that are equal in everything, so that it does not matter which of them stay.
     """
@@ -93,20 +93,20 @@ def summed(groups: Groups, weight: Int64s) -> Int64s:
 
 
 def spelled_out(weight: Int64s) -> Indices:
-    """Each row as often as its weight says: all that go, those of negative weight, before all that come."""
+    """Return each row as many times as its weight says: all retractions (negative weights) before all insertions."""
     rows = np.concatenate((np.flatnonzero(weight < 0), np.flatnonzero(weight > 0)))
     copies = abs(weight[rows])
     return rows if (copies == 1).all() else np.repeat(rows, copies)
 
 
 def cancelled_pairs(before: Int64s, after: Int64s) -> Indices:
-    """Of each pair that has cancelled the row that came; `before` and `after` are the weights."""
+    """Return the inserted row of each pair that has cancelled; `before` and `after` are the weights."""
     gone = np.maximum(before, 0) - np.maximum(after, 0)
     return np.repeat(np.arange(len(gone)), gone)
 
 
 def _alike(codes: Uint64s) -> tuple[Indices, Mask]:
-    """The rows that share their code with another row, those of one code together, and where each code begins."""
+    """Return the rows that share their code with another row, sorted by code, and where each code begins."""
     ascending = np.argsort(codes)
     ordered = codes[ascending]
     follows = ordered[1:] == ordered[:-1]
@@ -116,9 +116,9 @@ def _alike(codes: Uint64s) -> tuple[Indices, Mask]:
 
 
 def _equal(starts: Mask, columns: Sequence[KeyColumn]) -> Groups:
-    """The groups of rows that are equal in all columns, of rows that look alike from one of the `starts` to the next.
+    """Return the groups of rows that are equal in all columns; rows with equal codes lie between two `starts`.
 
-    As a rule those that look alike are equal, which shows when each is compared with its neighbour.
+    Rows with equal codes are usually equal, which a comparison of each row with its neighbour shows.
     """
     same = functools.reduce(np.logical_and, map(_as_before, columns))
     if (same | starts[1:]).all():
@@ -128,7 +128,7 @@ def _equal(starts: Mask, columns: Sequence[KeyColumn]) -> Groups:
 
 
 def _as_before(column: KeyColumn) -> Mask:
-    """Whether each value but the first equals the one before it."""
+    """Return whether each value but the first equals its predecessor."""
     if isinstance(column, np.ndarray):
         same: Mask = column[1:] == column[:-1]
         return same
@@ -136,7 +136,7 @@ def _as_before(column: KeyColumn) -> Mask:
 
 
 def _latest(groups: Groups, weight: Int64s, seq: Int64s) -> Int64s:
-    """The weights when the sum of each group is that of its latest rows with the sum's sign."""
+    """Return the weights that put the sum of each group on its latest rows with the sum's sign."""
     sums = _sums(groups, weight)
     left = sums[groups.ids]
     rows = np.flatnonzero(np.sign(weight) * np.sign(left) > 0)

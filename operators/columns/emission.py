@@ -1,34 +1,34 @@
-"""The changes of one batch, netted for whoever keeps the result: a topic, or the table that a user sees.
+"""Net the changes of one batch for the keeper of the result: a topic, or the table that a user sees.
 
-Operators emit +I and -D only. Here, once, at the end of a query, what became of each key in the batch is settled:
+Operators emit only +I and -D. At the end of a query, this module computes the net effect of the batch on each key:
 
-- upsert: per key at most one change: +U or +I with the row that is left, or -D;
-- retract with a key: per key +I, -D, or the pair -U, +U in that order; nothing where the row did not change;
-- retract without a key: the multiset of rows, equal +I and -D cancelled, those that go before those that come;
-- append: the changes as they come, which must all be insertions.
+- upsert: at most one change per key: +U or +I with the remaining row, or -D;
+- retract with a key: per key +I, -D, or the pair -U, +U in that order; nothing if the row did not change;
+- retract without a key: the multiset of rows, with equal +I and -D cancelled, retractions before insertions;
+- append: the changes unmodified; all must be insertions.
 
 Pure functions of columns, shared by the Kafka writer and the in-memory engine.
 
-The order of changes is one contract, and this is it.
+The order of changes is one contract, stated here.
 
-- *Old before new.* Among the changes of one batch and key, -U stands before its +U, and -D before a +I of the same
-  unique key: whoever applies them one by one never has two rows under a unique key, nor takes back a row that is not
-  there yet. Every operator keeps to that for the batch of a shard, and so does what leaves here. As an operator does
-  not know which columns the unique keys of its result are, it emits all that goes before all that comes
-  (`consolidation.spelled_out`); so does a result without a key. With a key, the changes of one key stand together.
-- *Between operators the order says nothing.* Changes of one key may come from several shards, so no operator relies on
-  the order in which the changes of an input stand. What operators emit is a set of signed rows, net of the batch.
-- *Pieces add up.* The changes of an input may come in pieces: of rows that were taken apart a few at a time, of the
-  chunks that a task reads, of several tasks, in blocks. In which piece a change stands, and in which order the pieces
-  come, says nothing either. So what works on a piece must leave changes that add up, over all pieces, to what the whole
-  batch would leave: it may cancel equal rows of opposite sign, add up an aggregate, or keep the last change of an
-  upsert stream's key. It may not drop the old row of an update: the rest of the key's changes may cancel with that row.
-  And an operator takes the sum of the pieces, not any of them, for the batch: if an input is not ordered by arrival,
-  equal rows of opposite sign cancel before rows replace each other (`operators.arrangement.resolving`).
-- *From a table, order is `seq`*, the order of arrival. Of the changes of one primary key the last one counts; without
-  a primary key a retraction takes back a row that came before it. A table that is said to be `exact` may send the
-  changes of different keys in any order, and those of one key in theirs; without a primary key, a batch of it is a set
-  of signed rows. What becomes of a -U that its +U has overtaken all the same, `operators.arrangement.resolving` says.
+- *Old before new.* Among the changes of one batch and key, -U precedes its +U, and -D precedes a +I of the same unique
+  key. A consumer that applies them one by one therefore never has two rows under a unique key, and never retracts a row
+  that is not there yet. Every operator guarantees this for the batch of a shard, and so does the output of this module.
+  As an operator does not know the unique keys of its result, it emits all retractions before all insertions
+  (`consolidation.spelled_out`); so does a result without a key. With a key, the changes of one key are adjacent.
+- *Order between operators has no meaning.* Changes of one key may come from several shards, so no operator relies on
+  the order of the changes of an input. Operators emit a set of signed rows, net of the batch.
+- *Pieces add up.* The changes of an input may arrive in pieces: rows that were unnested a few at a time, chunks that a
+  task reads, several tasks, blocks. It has no meaning in which piece a change is, or in which order the pieces arrive.
+  Code that works on a piece must therefore leave changes whose sum over all pieces is the result for the whole batch.
+  It may cancel equal rows of opposite sign, add up an aggregate, or keep the last change of an upsert stream's key. It
+  may not drop the old row of an update, because the key's other changes may cancel with that row. An operator treats
+  the sum of the pieces, not a single piece, as the batch: if an input is not ordered by arrival, equal rows of opposite
+  sign cancel before rows replace each other (`operators.arrangement.resolving`).
+- *Within a table, `seq` is the order*, that of arrival. Of the changes of one primary key the last one counts; without
+  a primary key, a retraction retracts a row that was inserted before it. A table declared `exact` may send the changes
+  of different keys in any order, but those of one key in order; without a primary key, its batch is a set of signed
+  rows. If a +U nevertheless arrives before its -U, see `operators.arrangement.resolving`.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ Codes = npt.NDArray[np.int64]
 
 
 class RetractionError(ValueError):
-    """An append-only result was given a retraction: the plan let a query through that it should have refused."""
+    """An append-only result received a retraction: the plan accepted a query that it should have refused."""
 
 
 def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = False, ordered: bool = False) -> Changes:
-    """The net changes, those of one key next to each other, with the row kinds that `form` calls for, old before new.
+    """Return the net changes with the row kinds of `form`, those of one key next to each other, old before new.
 
-    - `keyed`: `changes.key` is the result's unique key; else whole rows count.
-    - `by_seq`: the changes are an upsert stream as it comes from its source, in which the last change of a key by `seq`
-      wins and earlier rows are not taken back; they are not a multiset with signs.
-    - `ordered`: rows are only inserted, in the order of their sub-keys, of arrival, and of their bytes.
+    - `keyed`: `changes.key` is the result's unique key; otherwise whole rows count.
+    - `by_seq`: the changes are an upsert stream as its source sent it. The last change of a key by `seq` wins, and
+      earlier rows are not retracted; the changes are not a multiset with signs.
+    - `ordered`: rows are only inserted. They are sorted by their sub-keys, then by arrival, then by their bytes.
     """
     result = _net(changes, form, keyed=keyed, by_seq=by_seq)
     return _in_order(result) if ordered else result
 
 
 def _in_order(changes: Changes) -> Changes:
-    """The changes by sub-key and arrival; rows made of one row, such as array elements, by their bytes."""
+    """Sort the changes by sub-key and arrival; rows derived from one row, such as array elements, by their bytes."""
     terms = pa.table({"sub_key": changes.sub_key, "seq": changes.seq, "payload": changes.payload})
     order = pc.sort_indices(terms, [(name, "ascending") for name in terms.column_names])
     return changes.take(order.to_numpy().astype(np.int64))
@@ -89,7 +89,7 @@ def _net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool) ->
     single = (count == 1)[code]
     kind = np.where(changes.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
     if form == "upsert":
-        # What was netted before, shard by shard, knows that it replaces a row.
+        # Changes that were already netted, shard by shard, know that they replace a row.
         kind = np.where(changes.kind == RowKind.UPDATE_AFTER, changes.kind, kind)
     if single.all():
         return _emit(changes, np.arange(len(changes)), kind)
@@ -104,7 +104,7 @@ def _net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool) ->
 
 
 def _updates(changes: Changes, code: Codes, double: Mask, form: ChangelogMode) -> tuple[Indices, Int8s]:
-    """What is left of the keys in `double`, each of which has one +I and one -D: an update, nothing if they are equal.
+    """Return the net changes of the keys in `double`, each with one +I and one -D: an update, or nothing if equal.
 
     This is the usual case of several changes to a key, and needs no sorting.
     """
@@ -120,7 +120,7 @@ def _updates(changes: Changes, code: Codes, double: Mask, form: ChangelogMode) -
 
 
 def _last(changes: Changes, code: Codes) -> tuple[Indices, Int8s]:
-    """The last change of each key by (seq, retraction before insertion), as +U or -D."""
+    """Return the last change of each key by (seq, retraction before insertion), as +U or -D."""
     positive = changes.weight > 0
     order = np.lexsort((positive, changes.seq, code))
     last = order[np.append(code[order][1:] != code[order][:-1], True)]
@@ -128,7 +128,7 @@ def _last(changes: Changes, code: Codes) -> tuple[Indices, Int8s]:
 
 
 def _multiset(changes: Changes) -> Changes:
-    """What is left of a batch without a key."""
+    """Return the net changes of a batch without a key."""
     payload = changes.payload
     weight = net_weights(
         sketch64(payload), changes.weight, lambda rows: [payload.take(pa.array(rows))], changes.seq.__getitem__
@@ -138,7 +138,7 @@ def _multiset(changes: Changes) -> Changes:
 
 
 def _settled(changes: Changes, code: Codes, rest: Indices, form: ChangelogMode) -> tuple[Indices, Int8s]:
-    """What is left of each key among the changes at `rest` when equal rows have cancelled, and its row kinds."""
+    """Return the net changes of each key among the changes at `rest`, after cancelling equal rows, with row kinds."""
     code, payload, seq = code[rest], changes.payload.take(pa.array(rest)), changes.seq[rest]
     weight = net_weights(
         mix(code.astype(np.uint64), sketch64(payload)),
@@ -151,7 +151,7 @@ def _settled(changes: Changes, code: Codes, rest: Indices, form: ChangelogMode) 
     code, comes = code[at], weight[at] > 0
     inserts, deletes = (np.bincount(code[side], minlength=code.max(initial=0) + 1)[code] for side in (comes, ~comes))
     if form == "upsert":
-        # The last of a key's changes in this order is the row that is left or, where none is, its deletion.
+        # The last change of a key in this order is its remaining row or, if there is none, its deletion.
         last = np.append(code[1:] != code[:-1], True)[: len(code)]
         fresh = np.where(deletes > 0, RowKind.UPDATE_AFTER, RowKind.INSERT)
         return rest[at[last]], np.where(comes, fresh, RowKind.DELETE).astype(np.int8)[last]
@@ -165,7 +165,7 @@ def _settled(changes: Changes, code: Codes, rest: Indices, form: ChangelogMode) 
 
 
 def _codes(values: pa.BinaryArray) -> Codes:
-    """A small number per value, equal exactly where the values are; numbered by first appearance."""
+    """Return a small number per value, numbered by first appearance; numbers are equal exactly if the values are."""
     assert not values.null_count, "keys of a result are never null"
     codes: Codes = values.dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes

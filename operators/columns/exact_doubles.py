@@ -1,12 +1,14 @@
-"""Exact sums of doubles, as two doubles nearly always.
+"""Exact sums of doubles, nearly always stored as two doubles.
 
-The exact sum of two doubles is the rounded sum and a rest that is a double again (Knuth's TwoSum). So a sum is kept as
-`high`, the nearest double, and `low`, what is missing: 106 bits, which hold the exact sum of values of like size.
-Where they do not - or where so many rows of a group come at once that digits are faster - the sum is worked out by
-`exact_numbers`, and kept so if two doubles cannot hold it. Which of the two forms a sum has, and all its
-bits, depend on its value alone and not on how it came about. Read out, a sum is `high`: rounded once, ties to even.
+The exact sum of two doubles is the rounded sum plus a remainder that is a double again (Knuth's TwoSum). A sum is
+therefore stored as `high`, the nearest double, and `low`, the remainder: 106 bits, which hold the exact sum of values
+of similar size. If two doubles do not suffice, or if a batch adds so many rows to a group that digits are faster, the
+sum is computed by `exact_numbers`. It stays in digits only if two doubles cannot hold it. The form of a sum and all of
+its bits depend only on its value, not on how it was computed. The result of a sum is `high`: rounded once, ties to
+even.
 
-NaN and the infinities are counted, so that they can be taken away again. A sum with any of them is kept in digits too.
+NaN and the infinities are counted, so that they can be subtracted again. A sum that contains any of them is also stored
+in digits.
 """
 
 from __future__ import annotations
@@ -23,19 +25,19 @@ from rowkind.operators.columns.exact_numbers import DOUBLE_UNIT, Doubles, ExactN
 from rowkind.operators.columns.packed_columns import Column, pack, unpack
 
 ROUNDS = 16
-"""Up to so many elements of a group are added one after the other, and those that are next in their groups at once.
-That takes 0.05 to 0.1 us per element, digits 0.06 us per element and 1.4 us per group, most of it to come back to two
-doubles."""
+"""Up to this many elements of a group are added one after the other, always one element of every group at once.
+That takes 0.05 to 0.1 us per element. Digits take 0.06 us per element and 1.4 us per group, most of it for converting
+back to two doubles."""
 
 DoublesPiece = tuple["ExactDoubles", Indices, Int64s]
-"""Numbers, the group of each, and how often it counts: +1 or -1."""
+"""Numbers, the group of each, and its sign: +1 or -1."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactDoubles:
-    """Numbers that are high + low; in the rows `long`, where `low` is NaN, they are `digits` and `special`.
+    """Numbers that are high + low; in the rows `long`, where `low` is NaN, they are `digits` and `special` instead.
 
-    `special` has for each of those rows how many NaN, infinities and minus infinities it is the sum of. Everywhere
+    `special` has the number of NaN, infinities and minus infinities in the sum of each of those rows. In all rows,
     `high` is the number as a double, and never -0.0.
     """
 
@@ -50,7 +52,7 @@ class ExactDoubles:
 
     @classmethod
     def of(cls, values: Doubles) -> ExactDoubles:
-        """Doubles of any kind."""
+        """Return doubles of any kind as exact numbers."""
         # Adding zero makes -0.0 positive.
         high, low = values + 0.0, np.where(np.isfinite(values), 0.0, np.nan)
         long = np.flatnonzero(np.isnan(low))
@@ -67,7 +69,7 @@ class ExactDoubles:
 
     @classmethod
     def of_columns(cls, high: Doubles, low: Doubles, rest: pa.BinaryArray) -> ExactDoubles:
-        """The numbers that `to_columns` gave."""
+        """Return the numbers that `to_columns` gave."""
         long = np.flatnonzero(pc.binary_length(rest).to_numpy(zero_copy_only=False))
         if len(long) == 0:
             return cls._short(high, low)
@@ -78,13 +80,13 @@ class ExactDoubles:
 
     @classmethod
     def of_digits(cls, digits: ExactNumbers, special: Int64s) -> ExactDoubles:
-        """Sums of what is finite, in digits, and of so many NaN, infinities and minus infinities each."""
+        """Return sums of finite parts in digits, and of the counted NaN, infinities and minus infinities of each."""
         high, low = _two_doubles(digits, special)
         long = np.flatnonzero(np.isnan(low))
         return cls(high, low, long, digits.take(long), special[long])
 
     def to_columns(self) -> list[Column]:
-        """The two doubles, and what else there is in long rows."""
+        """Return the two doubles, and the remaining content of long rows."""
         if len(self.long) == 0:
             return [self.high, self.low, constant(b"", len(self))]
         short = ~np.isnan(self.low)
@@ -95,7 +97,7 @@ class ExactDoubles:
 
     @classmethod
     def total(cls, pieces: Sequence[DoublesPiece], count: int) -> ExactDoubles:
-        """The sums of `count` groups over all pieces."""
+        """Return the sums of `count` groups over all pieces."""
         high, low = np.zeros(count), np.zeros(count)
         with np.errstate(over="ignore", invalid="ignore"):
             for numbers, group, sign in pieces:
@@ -117,12 +119,12 @@ class ExactDoubles:
         return cls(high, low, rows[long], sums.take(long), special[long])
 
     def add_to(self, high: Doubles, low: Doubles, group: Indices, sign: Int64s) -> None:
-        """Add these numbers to the sums of their groups, in place; `low` becomes NaN where that takes digits."""
+        """Add these numbers to the sums of their groups, in place; `low` becomes NaN where digits are needed."""
         low[np.bincount(group, minlength=len(low)) > ROUNDS] = np.nan
         waiting = np.flatnonzero(~np.isnan(low[group]))
         turn = np.empty(len(low), np.int64)
         while len(waiting):
-            # One element of each group has the last word.
+            # One element of each group wins this round.
             turn[group[waiting]] = waiting
             last = turn[group[waiting]] == waiting
             rows, waiting = waiting[last], waiting[~last]
@@ -131,11 +133,11 @@ class ExactDoubles:
             rest, lost = _two_sum(low[of], missing)
             rest, lost_too = _two_sum(rest, self.low[rows] * times)
             high[of], rest = _two_sum(total, rest)
-            # What is not a number is not zero either.
+            # NaN is not zero either.
             low[of] = np.where((lost == 0) & (lost_too == 0), rest, np.nan)
 
     def as_digits(self, rows: Indices, group: Indices, sign: Int64s) -> Iterator[tuple[ExactNumbers, Indices, Int64s]]:
-        """What is finite of these rows in digits, with their groups and signs."""
+        """Yield the finite parts of these rows in digits, with their groups and signs."""
         is_long = np.isnan(self.low[rows])
         short, long = rows[~is_long], rows[is_long]
         for doubles in (self.high[short], self.low[short]):
@@ -146,14 +148,14 @@ class ExactDoubles:
 
 
 def _two_sum(left: Doubles, right: Doubles) -> tuple[Doubles, Doubles]:
-    """The sum rounded, and what is missing; that is not a number where the sum is too large."""
+    """Return the rounded sum and the remainder; the remainder is NaN if the sum is too large."""
     total = left + right
     of_right = total - left
     return total, (left - (total - of_right)) + (right - of_right)
 
 
 def _two_doubles(numbers: ExactNumbers, special: Int64s) -> tuple[Doubles, Doubles]:
-    """Each number as high and low; low is NaN where it takes more."""
+    """Return each number as high and low; low is NaN where two doubles do not suffice."""
     high = numbers.scaled_doubles(DOUBLE_UNIT)
     rest = numbers.minus(_finite(high))
     low = rest.scaled_doubles(DOUBLE_UNIT)

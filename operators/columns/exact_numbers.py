@@ -1,13 +1,13 @@
-"""Exact numbers: sums of integers, decimals and doubles in which what is added and taken away again leaves no trace.
+"""Exact numbers: sums of integers, decimals and doubles in which a value that is added and subtracted leaves no trace.
 
-A number is a row of digits to base 2**32, least significant first: an integer of any length in some fixed unit. An
-integer's unit is 1, a decimal's is its scale's, and a double's is 2**-1074, of which every finite double is a multiple.
-So adding is adding digits, in any order and with any sign, and nothing is ever rounded; only what is read out as a
-double is, once, to the nearest (ties to even). (The long accumulator of Kulisch, with carries put off as in Neal's
-superaccumulators.)
+A number is a row of digits to base 2**32, least significant first: an integer of any length in some fixed unit. The
+unit of integers is 1, that of decimals is given by their scale, and that of doubles is 2**-1074, of which every finite
+double is a multiple. Numbers are added by adding digits, in any order and with any sign, without rounding. Only a
+result that is read as a double is rounded, once, to the nearest (ties to even). (The long accumulator of Kulisch, with
+carries delayed as in Neal's superaccumulators.)
 
-As bytes a number takes only its own digits: the index of the first one that is not zero, then all up to the last, in
-two's complement; zero is no bytes. A sum of amounts of money takes 12 to 16 bytes.
+As bytes, a number takes only its own digits: the index of the first digit that is not zero, then all digits up to the
+last, in two's complement; zero is no bytes. A sum of amounts of money takes 12 to 16 bytes.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class ExactNumbers:
 
     @classmethod
     def of_integers(cls, values: Int64s) -> ExactNumbers:
-        """Integers of 64 bits."""
+        """Return integers of 64 bits as exact numbers."""
         return cls(0, np.stack([values & _DIGIT, values >> _BITS], axis=1))
 
     @classmethod
     def of_decimals(cls, values: pa.Array) -> ExactNumbers:
-        """Decimals without NULLs, in units of their scale."""
+        """Return decimals without NULLs as exact numbers, in units of their scale."""
         words = np.frombuffer(values.buffers()[1], np.int64, 2 * len(values), values.offset * 16).reshape(-1, 2)
         halves = [words[:, 0] & _DIGIT, (words[:, 0] >> _BITS) & _DIGIT, words[:, 1] & _DIGIT, words[:, 1] >> _BITS]
         return cls(0, np.stack(halves, axis=1))
 
     @classmethod
     def of_doubles(cls, values: Doubles) -> ExactNumbers:
-        """Finite doubles, in units of 2 ** DOUBLE_UNIT."""
+        """Return finite doubles as exact numbers, in units of 2 ** DOUBLE_UNIT."""
         bits = values.view(np.int64)
         exponent = (bits >> 52) & 0x7FF
         mantissa = (bits & ((1 << 52) - 1)) | ((exponent > 0).astype(np.int64) << 52)
@@ -82,7 +82,7 @@ class ExactNumbers:
 
     @classmethod
     def of_products(cls, *factors: Doubles) -> ExactNumbers:
-        """Products of finite doubles row by row, in units of 2 ** (DOUBLE_UNIT * how many factors there are)."""
+        """Return products of finite doubles, row by row, in units of 2 ** (DOUBLE_UNIT * number of factors)."""
         rows = len(factors[0])
         quarters, shift, negative = np.ones((rows, 1), np.int64), np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
         for values in factors:
@@ -109,7 +109,7 @@ class ExactNumbers:
 
     @classmethod
     def total(cls, pieces: Sequence[tuple[ExactNumbers, Indices, Int64s]], count: int) -> ExactNumbers:
-        """The sums of `count` groups over all pieces: numbers, the group of each, and how often it counts."""
+        """Return the sums of `count` groups over all pieces: numbers, the group of each, and the factor of each."""
         pieces = [piece for piece in pieces if len(piece[0])]
         if not pieces:
             return cls(0, np.zeros((count, 1), np.int64))
@@ -122,11 +122,11 @@ class ExactNumbers:
         return cls(low, np.ascontiguousarray(sums.T))
 
     def take(self, rows: Indices) -> ExactNumbers:
-        """The numbers at these rows."""
+        """Return the numbers at these rows."""
         return ExactNumbers(self.low, self.digits[rows])
 
     def replaced(self, rows: Indices, others: ExactNumbers) -> ExactNumbers:
-        """The numbers with others at some rows."""
+        """Return the numbers with `others` in place of those at `rows`."""
         if not len(rows):
             return self
         low = min(self.low, others.low)
@@ -138,24 +138,24 @@ class ExactNumbers:
         return ExactNumbers(low, digits)
 
     def minus(self, other: ExactNumbers) -> ExactNumbers:
-        """The differences, row by row."""
+        """Return the differences, row by row."""
         rows, ones = np.arange(len(self)), np.ones(len(self), np.int64)
         return ExactNumbers.total([(self, rows, ones), (other, rows, -ones)], len(self))
 
     def times(self, other: ExactNumbers) -> ExactNumbers:
-        """The products, row by row; the unit is the product of both units."""
+        """Return the products, row by row; the unit is the product of both units."""
         (left, one), (right, two) = self.magnitude(), other.magnitude()
         halves = _convolved(_halves(left.digits), _halves(right.digits))
         digits = halves[:, 0::2] | (halves[:, 1::2] << 16)
         return ExactNumbers(left.low + right.low, np.where(one ^ two, -1, 1)[:, None] * digits)
 
     def is_zero(self) -> Mask:
-        """Which numbers are zero."""
+        """Return which numbers are zero."""
         result: Mask = (self.carried().digits == 0).all(axis=1)
         return result
 
     def carried(self) -> ExactNumbers:
-        """The same numbers in two's complement: digits from 0 to 2**32 - 1 but the last, the sign, 0 or -1."""
+        """Return the numbers in two's complement: digits from 0 to 2**32 - 1, then the sign as last digit, 0 or -1."""
         rows, width = self.digits.shape
         digits = np.concatenate([self.digits, np.zeros((rows, 3), np.int64)], axis=1)
         for number in range(width + 2):
@@ -164,7 +164,7 @@ class ExactNumbers:
         return ExactNumbers(self.low, digits)
 
     def magnitude(self) -> tuple[ExactNumbers, Mask]:
-        """The numbers without their signs, carried, and which are negative."""
+        """Return the numbers without their signs, carried, and which are negative."""
         carried = self.carried()
         negative = carried.digits[:, -1] < 0
         if not negative.any():
@@ -172,13 +172,13 @@ class ExactNumbers:
         return ExactNumbers(self.low, np.where(negative[:, None], -1, 1) * carried.digits).carried(), negative
 
     def to_bytes(self) -> pa.BinaryArray:
-        """Each number as its own digits."""
+        """Return the bytes of each number: its own digits."""
         digits = self.carried().digits
         body, negative = digits[:, :-1], digits[:, -1:] < 0
         extended = body == np.where(negative, _DIGIT, 0)
         width = body.shape[1]
         length = np.where(extended.all(axis=1), 0, width - np.argmax(~extended[:, ::-1], axis=1))
-        # The top bit of the last digit must tell the sign; the body has a digit to spare for it.
+        # The top bit of the last digit must be the sign; the body has a spare digit for it.
         top = body[np.arange(len(body)), np.maximum(length - 1, 0)] >> (_BITS - 1)
         length += (length == 0) | ((top != 0) != negative[:, 0])
         first = np.argmax(body != 0, axis=1)
@@ -194,7 +194,7 @@ class ExactNumbers:
 
     @classmethod
     def of_bytes(cls, values: pa.BinaryArray) -> ExactNumbers:
-        """The numbers that `to_bytes` wrote."""
+        """Return the numbers that `to_bytes` wrote."""
         offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
         words = np.diff(offsets) // 4
         if not words.any():
@@ -215,9 +215,9 @@ class ExactNumbers:
         return cls(low, digits)
 
     def scaled_doubles(self, unit: int) -> Doubles:
-        """Each number times 2 ** unit to the nearest double; infinite where it is too large."""
+        """Return each number times 2 ** unit as the nearest double; infinite if it is too large."""
         magnitude, negative = self.magnitude()
-        # Two digits of zero below, so that there always are three to look at.
+        # Two zero digits below, so that there are always three digits to read.
         digits = np.concatenate([np.zeros((len(self), 2), np.int64), magnitude.digits], axis=1).astype(np.uint64)
         row, width = np.arange(len(self)), digits.shape[1]
         top = np.maximum(width - 1 - np.argmax(digits[:, ::-1] != 0, axis=1), 2)
@@ -227,7 +227,7 @@ class ExactNumbers:
         below = np.cumsum(digits != 0, axis=1)[row, top - 2] - (lowest != 0) > 0
         lowest = lowest << spare
         bits = (((high << np.uint64(_BITS)) | middle) << spare) | (lowest >> np.uint64(_BITS))
-        # The last of 64 bits stands for all that follow: it tells a tie from what is above it.
+        # The last of the 64 bits stands for all that follow: it distinguishes a tie from a number above it.
         bits |= (((lowest & np.uint64(_DIGIT)) != 0) | below).astype(np.uint64)
         exponent = _BITS * (self.low + top - 3) - spare.astype(np.int64) + unit
         with np.errstate(over="ignore"):
@@ -235,7 +235,7 @@ class ExactNumbers:
         return np.where(negative, -result, result)
 
     def _as_decimals(self) -> tuple[pa.Array, Mask]:
-        """The numbers as decimals of 38 digits without a scale, and which fit."""
+        """Return the numbers as decimals of 38 digits without a scale, and which of them fit."""
         rows = len(self)
         digits = self.carried().digits
         below = np.zeros((rows, self.low), np.int64)
@@ -248,14 +248,14 @@ class ExactNumbers:
         return raw, fits & inside
 
     def to_decimals(self, type_: pa.DataType) -> pa.Array:
-        """The numbers as decimals in units of the type's scale; NULL where they do not fit."""
+        """Return the numbers as decimals in units of the type's scale; NULL where they do not fit."""
         raw, fits = self._as_decimals()
         limit = pa.scalar(10**type_.precision - 1, pa.decimal128(38, 0))
         fits = fits & to_mask(pc.less_equal(pc.abs(raw), limit))
         return pa.Array.from_buffers(type_, len(raw), [_bitmap(fits), raw.buffers()[1]])
 
     def to_integers(self) -> pa.Array:
-        """The numbers as integers of 64 bits; NULL where they do not fit."""
+        """Return the numbers as integers of 64 bits; NULL where they do not fit."""
         raw, fits = self._as_decimals()
         words = np.frombuffer(raw.buffers()[1], np.int64, 2 * len(raw)).reshape(-1, 2)
         fits = fits & (words[:, 1] == words[:, 0] >> 63)
@@ -263,14 +263,14 @@ class ExactNumbers:
 
 
 def _halves(digits: Int64s) -> Int64s:
-    """Digits from 0 to 2**32 - 1 as twice as many to base 2**16, without those at the end that are zero in all rows."""
+    """Split digits to base 2**32 into twice as many to base 2**16, without upper digits that are zero in all rows."""
     used = np.flatnonzero(digits.any(axis=0))
     digits = digits[:, : int(used[-1]) + 1 if len(used) else 1]
     return np.stack([digits & _HALF, digits >> 16], axis=2).reshape(len(digits), -1)
 
 
 def _convolved(left: Int64s, right: Int64s) -> Int64s:
-    """The digits of products, all to base 2**16; an even number of them, the least digit first."""
+    """Return the digits of products to base 2**16, least digit first; their number is even."""
     width = left.shape[1] + right.shape[1]
     products = np.zeros((len(left), width + width % 2), np.int64)
     for number in range(left.shape[1]):

@@ -1,8 +1,8 @@
 """Exact grouping and matching of rows by bytes, with 64-bit codes as the fast path.
 
-A code is any function of the columns that decide. Rows are grouped by code with one sort; the bytes are then compared
-between neighbours, which proves nearly every group right. Rows of groups in which two values share a code are told
-apart by numbers of all their values, so a collision costs time and never a wrong result.
+A code is any function of the columns that decide equality. Rows are grouped by code with one sort. Comparing the bytes
+of neighbours then confirms nearly every group. If different values in a group share a code, its rows are distinguished
+by numbers of all their values. A collision therefore costs time, and never gives a wrong result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Groups:
 
 
 def group(codes: Uint64s, columns: Sequence[KeyColumn]) -> Groups:
-    """Rows are in one group exactly where all columns are equal; equal rows must have equal codes."""
+    """Group rows that are equal in all columns; equal rows must have equal codes."""
     if len(codes) == 0:
         return Groups(np.empty(0, np.int64), 0)
     order = np.argsort(codes)
@@ -52,7 +52,7 @@ def group(codes: Uint64s, columns: Sequence[KeyColumn]) -> Groups:
 
 
 def firsts_and_lasts(groups: Groups) -> tuple[Indices, Indices]:
-    """The first and the last row of each group, none of which is empty."""
+    """Return the first and the last row of each group, none of which is empty."""
     rows = np.arange(len(groups.ids))
     first, last = np.zeros((2, groups.count), np.int64)
     first[groups.ids[::-1]], last[groups.ids] = rows[::-1], rows
@@ -60,7 +60,7 @@ def firsts_and_lasts(groups: Groups) -> tuple[Indices, Indices]:
 
 
 def in_turn(groups: Groups, major: Any, minor: Any) -> Indices:
-    """The rows of each group after each other, by these terms. Most groups have one row or two, and need no sorting."""
+    """Return the rows of each group in order of these terms. Most groups have one or two rows, and need no sorting."""
     counts = np.bincount(groups.ids, minlength=groups.count)
     first, last = (rows[counts == 2] for rows in firsts_and_lasts(groups))
     turned = (major[first] > major[last]) | ((major[first] == major[last]) & (minor[first] > minor[last]))
@@ -72,7 +72,7 @@ def in_turn(groups: Groups, major: Any, minor: Any) -> Indices:
 
 
 def equal(columns: Sequence[KeyColumn], left: Indices, right: Indices) -> Mask:
-    """Whether row `left[i]` equals row `right[i]` in all columns."""
+    """Return whether row `left[i]` equals row `right[i]` in all columns."""
     result = np.ones(len(left), np.bool_)
     for column in columns:
         if isinstance(column, np.ndarray):
@@ -83,7 +83,7 @@ def equal(columns: Sequence[KeyColumn], left: Indices, right: Indices) -> Mask:
 
 
 def equal_bytes(left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
-    """Whether each value equals the other array's value at its place; null equals null."""
+    """Return whether each value equals the value of the other array at the same index; null equals null."""
     same = pc.equal(left, right)
     if same.null_count == 0:
         return to_mask(same)
@@ -91,13 +91,16 @@ def equal_bytes(left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
 
 
 def to_mask(booleans: pa.BooleanArray) -> Mask:
-    """An Arrow array of booleans without nulls as a NumPy mask."""
+    """Return an Arrow array of booleans without nulls as a NumPy mask."""
     result: Mask = booleans.to_numpy(zero_copy_only=False)
     return result
 
 
 def _tell_apart(ids: Indices, count: int, suspects: Indices, columns: Sequence[KeyColumn]) -> Groups:
-    """Groups whose rows differ though their codes are equal, by numbers of their values; the first keeps its number."""
+    """Split groups whose rows differ although their codes are equal, by numbers of their values.
+
+    The first part of a group keeps the group's number.
+    """
     number = ids[suspects]
     for column in columns:
         if isinstance(column, np.ndarray):
@@ -115,14 +118,14 @@ def _tell_apart(ids: Indices, count: int, suspects: Indices, columns: Sequence[K
 
 
 def distinct(values: Uint64s) -> Uint64s:
-    """The different values, ascending; many times as fast as NumPy's own, which goes through a hash table."""
+    """Return the distinct values, ascending; many times faster than NumPy's own, which uses a hash table."""
     ascending = np.sort(values)
     result: Uint64s = ascending[np.concatenate(([True], ascending[1:] != ascending[:-1]))[: len(values)]]
     return result
 
 
 def is_in(values: Uint64s, ascending: Uint64s) -> Mask:
-    """Which of the values are among `ascending`; fast where long stretches of `values` ascend too."""
+    """Return which of the values are in `ascending`; fast if long stretches of `values` ascend too."""
     if len(ascending) == 0:
         return np.zeros(len(values), np.bool_)
     result: Mask = ascending[np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)] == values
@@ -130,7 +133,7 @@ def is_in(values: Uint64s, ascending: Uint64s) -> Mask:
 
 
 def members(counts: Indices) -> tuple[Indices, Indices]:
-    """For groups of `counts` elements, one group after the other: each element's group and its rank in the group."""
+    """Return the group and the rank in the group of each element, for consecutive groups of `counts` elements."""
     owner = np.repeat(np.arange(len(counts)), counts)
     starts = np.cumsum(counts) - counts
     return owner, np.arange(len(owner)) - starts[owner]

@@ -1,10 +1,10 @@
-"""The 64-bit hash of keys: what puts a row into its shard and orders it in an arrangement.
+"""The 64-bit hash of keys, which decides a row's shard and its order in an arrangement.
 
-It is XXH64 with seed 0 (Yann Collet's xxHash, published specification), computed for all rows at once, so that
-anybody can recompute a shard number with a stock library. Values longer than `LONGEST` bytes are replaced by their
-32-byte BLAKE2b digest first, because work here goes by the longest value of a batch.
+It is XXH64 with seed 0 (Yann Collet's xxHash, published specification), computed for all rows at once, so that shard
+numbers can be recomputed with a stock library. Values longer than `LONGEST` bytes are first replaced by their 32-byte
+BLAKE2b digest, because the work depends on the longest value of a batch.
 
-State on disk and shard numbers are made of these hashes: the function may never change. A test holds golden values.
+State on disk and shard numbers depend on these hashes, so the function must never change. A test has golden values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from rowkind.operators.columns.changes import Indices, Uint64s, binary
 
 LONGEST = 1024
-"""Values of more bytes than this are hashed by their digest."""
+"""Longer values, in bytes, are hashed by their digest."""
 
 _CHUNK = 1 << 14
 """Rows hashed at a time, so that the intermediate columns stay in the processor's cache."""
@@ -34,7 +34,7 @@ _STRIPE = 32
 
 
 def hash64(values: pa.BinaryArray) -> Uint64s:
-    """XXH64 of each value; a null counts as the empty value."""
+    """Return the XXH64 of each value; a null counts as the empty value."""
     values = _with_long_values_digested(values)
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     data = values.buffers()[2]
@@ -51,23 +51,24 @@ def hash64(values: pa.BinaryArray) -> Uint64s:
 
 
 def digest128(values: pa.BinaryArray) -> pa.BinaryArray:
-    """The first 128 bits of the SHA-256 of each value, none of which is null: what stands for a value for good.
+    """Return the first 128 bits of the SHA-256 of each value, none of which is null, as a permanent stand-in for it.
 
-    Unlike a hash it needs no second look: nobody will ever see two different values with one digest. About a
-    microsecond each.
+    Unlike for a hash, values need not be compared again: collisions do not occur in practice. A digest takes about
+    1 us.
     """
     return binary(hashlib.sha256(value).digest()[:16] for value in values.to_pylist())
 
 
 def mix(first: Uint64s, second: Uint64s) -> Uint64s:
-    """One hash out of two, order-sensitive; for grouping within a batch only, never stored."""
+    """Combine two hashes into one, order-sensitive; for grouping within a batch only, never stored."""
     return _avalanche((_rotate(first, 31) * _PRIME_1) ^ (second * _PRIME_2))
 
 
 def sketch64(values: pa.BinaryArray) -> Uint64s:
-    """A code that equal values share, from their length and 24 of their bytes; for use within a batch, never stored.
+    """Return a code from each value's length and 24 of its bytes; for use within a batch only, never stored.
 
-    It costs a quarter of a hash. Values that differ elsewhere share it too, so what it finds must be looked at again.
+    Equal values have equal codes. It costs a quarter of a hash. Values that differ in other bytes have equal codes too,
+    so matches must be compared again.
     """
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     starts, lengths = offsets[:-1], np.diff(offsets)
@@ -95,7 +96,7 @@ def _with_long_values_digested(values: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _hash_ascending(data: pa.Buffer, starts: Indices, lengths: npt.NDArray[np.int64]) -> Uint64s:
-    """XXH64 of the spans of `data`; `lengths` must not descend, so that each round works on a tail of the rows."""
+    """Return the XXH64 of spans of `data`; `lengths` must not descend, as each round works on a tail of the rows."""
     words, halves, octets = (_at_every_byte(data, kind) for kind in ("<u8", "<u4", "u1"))
     hashes = np.full(len(starts), _PRIME_5, dtype=np.uint64)
     long = int(np.searchsorted(lengths, _STRIPE))
@@ -136,12 +137,12 @@ def _hash_ascending(data: pa.Buffer, starts: Indices, lengths: npt.NDArray[np.in
 
 
 def _at_every_byte(data: pa.Buffer, kind: str) -> npt.NDArray[Any]:
-    """An array whose element i is the little-endian number that begins at byte i of `data`."""
+    """Return an array whose element i is the little-endian number that begins at byte i of `data`."""
     return np.ndarray(max(data.size - np.dtype(kind).itemsize + 1, 0), kind, data, strides=(1,))
 
 
 def _where(mask: npt.NDArray[np.bool_]) -> Any:
-    """An index for the rows where the mask is true, the cheapest there is; None where there are none."""
+    """Return the cheapest index for the rows where the mask is true, or None if there are none."""
     if mask.all():
         return slice(None)
     return np.flatnonzero(mask) if mask.any() else None

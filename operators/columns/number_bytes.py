@@ -1,6 +1,6 @@
-"""Whole numbers as bytes that compare as the numbers do: a marker, and eight bytes with the sign turned over.
+"""Whole numbers as bytes that compare as the numbers do: a marker byte, and eight bytes with the sign bit flipped.
 
-So they can be the sub-key of an arrangement in layout *ordered* (`order_code`).
+Such bytes can be the sub-key of an arrangement in layout *ordered* (`order_code`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WIDTH = 9
 
 
 def to_bytes(numbers: Int64s) -> pa.BinaryArray:
-    """The bytes of each number."""
+    """Return the bytes of each number."""
     count = len(numbers)
     octets = np.empty((count, _WIDTH), np.uint8)
     octets[:, 0] = 1
@@ -25,7 +25,7 @@ def to_bytes(numbers: Int64s) -> pa.BinaryArray:
 
 
 def from_bytes(values: pa.BinaryArray) -> Int64s:
-    """The numbers that these bytes were made of."""
+    """Return the numbers that `to_bytes` encoded."""
     count = len(values)
     if not count:
         return np.empty(0, np.int64)

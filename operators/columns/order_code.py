@@ -1,13 +1,13 @@
-"""The order code: 40 bits of an order key, so that sorting by the codes never contradicts sorting by the keys.
+"""The order code: 40 bits of an order key; sorting by codes never contradicts sorting by keys.
 
-Order keys are bytes that compare as the rows rank. What tells two of them apart seldom stands in their first bytes:
-a small number in eight bytes begins with seven that all small numbers share. So the code is a floating-point form of
-the key's first 17 bytes, taken as a marker and a number of 128 bits with its sign turned over, which is how numbers,
-times and decimals are written: 2 bits of marker, the sign, 7 bits for the number of leading bits without information
+Order keys are bytes that compare as the rows rank. Two keys seldom differ in their first bytes: a small number in eight
+bytes begins with seven bytes that all small numbers share. The code is therefore a floating-point form of the key's
+first 17 bytes. These are read as a marker and a number of 128 bits with its sign flipped, the encoding of numbers,
+times and decimals. The code has 2 bits of marker, the sign, 7 bits for the number of leading bits without information,
 and the 30 bits that follow those. Whole numbers below 2^30 have a code each, timestamps of this century one per second,
 doubles 18 bits of mantissa, text its first four letters.
 
-Any bytes may be order keys: keys of another make share codes more often, which costs time and nothing else.
+Order keys may be any bytes. Keys with another encoding share codes more often, which only costs time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from rowkind.operators.columns.changes import Uint64s
 
 BITS = 40
-"""How many bits a code has."""
+"""The number of bits of a code."""
 
 _MANTISSA = np.uint64(30)
 _SIGN = np.uint64(37)
@@ -30,7 +30,7 @@ _READ = 17
 
 
 def order_code(keys: pa.BinaryArray) -> Uint64s:
-    """The code of each order key, below 2^40; of two keys the smaller one never has the larger code."""
+    """Return the code of each order key, below 2^40; the smaller of two keys never has the larger code."""
     if len(keys) == 0:
         return np.empty(0, np.uint64)
     head = _head(keys)
@@ -44,7 +44,7 @@ def order_code(keys: pa.BinaryArray) -> Uint64s:
     length_high, length_low = _bit_length(high), _bit_length(low)
     in_high = length_high > 0
     length = np.where(in_high, length_high + _WORD, length_low)
-    # The number shifted so that its first one bit is the first of the word; a shift by a whole word must be avoided.
+    # The number is shifted left until its first 1 bit is the top bit of the word; shifts by a whole word are avoided.
     rest = np.where(in_high, low >> np.maximum(length_high, _ONE), np.uint64(0))
     shifted = (np.where(in_high, high, low) << ((_WORD - np.where(in_high, length_high, length_low)) % _WORD)) | rest
     size = (length << _MANTISSA) | ((shifted << _ONE) >> (_WORD - _MANTISSA))
@@ -54,7 +54,7 @@ def order_code(keys: pa.BinaryArray) -> Uint64s:
 
 
 def _head(keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
-    """The first 17 bytes of each key as a row, zeros where it is shorter."""
+    """Return the first 17 bytes of each key as a row, padded with zeros."""
     offsets = np.frombuffer(keys.buffers()[1], np.int32, len(keys) + 1, keys.offset * 4).astype(np.int64)
     data = keys.buffers()[2]
     octets = np.frombuffer(b"" if data is None else data, np.uint8)
@@ -67,7 +67,7 @@ def _head(keys: pa.BinaryArray) -> npt.NDArray[np.uint8]:
 
 
 def _bit_length(values: Uint64s) -> Uint64s:
-    """The number of bits of each value, 0 for zero; by halves, because doubles hold no more than 53 bits exactly."""
+    """Return the number of bits of each value, 0 for zero; by halves, because doubles hold only 53 bits exactly."""
     high = values >> _HALF
     of_high = np.frexp(high.astype(np.float64))[1]
     of_low = np.frexp((values & np.uint64(0xFFFFFFFF)).astype(np.float64))[1]

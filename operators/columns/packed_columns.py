@@ -1,11 +1,11 @@
-"""Packed columns: columns of numbers and of bytes as one column of bytes, and back; the form of what a row of state is.
+"""Packed columns: columns of numbers and bytes as one column of bytes, and back. State rows are stored in this form.
 
-A row is one number per column, then the bytes of its byte strings. The number is that of the column itself; of a double
-its bits, most significant byte first, so that what is zero at its end costs nothing; of a byte string its length plus
-one, or zero where it is null. A number below `_SMALL` takes one byte, any other one byte that says how many follow.
-(A prefix varint, as in SQLite, which unlike LEB128 is read and written a whole column at a time.) Signed numbers are
-zigzagged, everything is little-endian. Which columns there are is known to the reader; a state format change is a
-change of them. The first columns may be read without knowing those behind.
+A row is one number per column, followed by the bytes of its byte strings. The number of a numeric column is its value;
+of a double, its bits, most significant byte first, so that trailing zeros cost nothing; of a byte string, its length
+plus one, or zero if it is null. A number below `_SMALL` takes one byte; any other number takes a byte that gives its
+length, and the bytes themselves. (A prefix varint, as in SQLite. Unlike LEB128, it is read and written a whole column
+at a time.) Signed numbers are zigzag-coded, everything is little-endian. The reader must know the columns; changing
+them changes the state format. The first columns can be read without knowing the later ones.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ Column = Any
 _Octets = npt.NDArray[np.uint8]
 
 _SMALL = 248
-"""Numbers from here on are written in 1 to 8 bytes behind a byte that says in how many."""
+"""Numbers from here on are written in 1 to 8 bytes, after a byte that gives their count."""
 
 _MASKS = np.array([(1 << (8 * width)) - 1 for width in range(9)], np.uint64)
-"""What is left of a word of which so many bytes count."""
+"""Masks for a word, by the number of its bytes that count."""
 
 
 def pack(columns: Sequence[Column]) -> pa.BinaryArray:
-    """One value per row; at least one column."""
+    """Pack columns, at least one, into one value per row."""
     numbers = _written([_words(column) for column in columns])
     texts = [column.fill_null(b"") for column in columns if not isinstance(column, np.ndarray)]
     return pc.binary_join_element_wise(numbers, *texts, b"") if texts else numbers
 
 
 def unpack(kinds: str, values: pa.BinaryArray) -> list[Column]:
-    """The columns that were packed; `kinds` has a letter for each: n for integers, f for doubles and b for bytes."""
+    """Return the packed columns; `kinds` has a letter for each: n for integers, f for doubles and b for bytes."""
     at = starts_of(values)
     end = int(at[-1]) if len(at) else 0
     at = at[:-1]
-    # A word may be read where the last bytes are.
+    # A word that is read at the last bytes extends beyond them.
     data = np.append(np.frombuffer(values.buffers()[2] or b"", np.uint8)[:end], np.zeros(8, np.uint8))
     words = []
     for _ in kinds:
@@ -66,20 +66,20 @@ def unpack(kinds: str, values: pa.BinaryArray) -> list[Column]:
 
 
 def fixed_width(data: object, width: int, count: int) -> pa.BinaryArray:
-    """A column of `count` values of `width` bytes each, which stand in `data` one after the other."""
+    """Return a column of `count` values of `width` bytes each, stored in `data` one after the other."""
     assert width * count < 1 << 31, "one batch of one shard touches more groups than one Arrow array can hold"
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def without_first(values: pa.BinaryArray, count: int) -> pa.BinaryArray:
-    """Each value without its first `count` bytes; none is shorter."""
+    """Return each value without its first `count` bytes; no value may be shorter."""
     starts = starts_of(values)
     return spans(np.frombuffer(values.buffers()[2] or b"", np.uint8), starts[:-1] + count, np.diff(starts) - count)
 
 
 def _words(column: Column) -> Uint64s:
-    """The number of each row."""
+    """Return the number that stands for the column in each row."""
     if not isinstance(column, np.ndarray):
         lengths: Uint64s = pc.binary_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
         return lengths.view(np.uint64)
@@ -89,9 +89,9 @@ def _words(column: Column) -> Uint64s:
 
 
 def _written(columns: Sequence[Uint64s]) -> pa.BinaryArray:
-    """These numbers, row by row.
+    """Write these numbers, row by row.
 
-    First all bytes that any row needs, of which then only those are kept that the row itself needs.
+    All bytes that any row needs are written first; then only those that the row itself needs are kept.
     """
     rows = len(columns[0])
     widths = [_width(words) for words in columns]
@@ -117,7 +117,7 @@ def _written(columns: Sequence[Uint64s]) -> pa.BinaryArray:
 
 
 def _width(words: Uint64s) -> _Octets:
-    """How many bytes each number takes behind its first one."""
+    """Return how many bytes each number takes after its first byte."""
     width = (words >= _SMALL).astype(np.uint8)
     for number in range(1, (int(words.max(initial=0)).bit_length() + 7) // 8):
         width += words >= np.uint64(1 << (8 * number))
@@ -125,7 +125,7 @@ def _width(words: Uint64s) -> _Octets:
 
 
 def _read(data: _Octets, at: Indices) -> tuple[Uint64s, Indices]:
-    """The number that is written at each of these places, and where it ends; eight more bytes are there to be read."""
+    """Read the number at each of these positions; also return where it ends. `data` must have 8 extra bytes."""
     first = data[at]
     at = at + 1
     if first.max(initial=0) < _SMALL:
@@ -136,17 +136,17 @@ def _read(data: _Octets, at: Indices) -> tuple[Uint64s, Indices]:
 
 
 def starts_of(values: pa.BinaryArray) -> Int64s:
-    """Where each value begins, and where the last one ends."""
+    """Return where each value begins, and where the last one ends."""
     offsets = np.frombuffer(values.buffers()[1] or b"\0\0\0\0", np.int32, len(values) + 1, values.offset * 4)
     return offsets.astype(np.int64)
 
 
 def spans(data: _Octets, begins: Indices, lengths: Int64s, null: npt.NDArray[np.bool_] | None = None) -> pa.BinaryArray:
-    """The bytes from each place on, which ascend and do not overlap; null where `null`."""
+    """Return the bytes from each position on; positions ascend and spans do not overlap; null where `null`."""
     count = len(begins)
     if count == 0:
         return binary(())
-    # As values of an array in which what lies between them is a value too.
+    # An array in which the gaps between the spans are values too.
     bounds = np.stack([begins, begins + lengths], axis=1).astype(np.int32)
     spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
     return spans.take(pa.array(2 * np.arange(count), mask=null))

@@ -1,8 +1,8 @@
-"""Times that rows have of their own, in ms since the epoch, on the scale that watermarks have.
+"""Times that rows carry themselves, in ms since the epoch, on the same scale as watermarks.
 
-An operator whose rows are let go of by a watermark takes the watermark for the time of the batch, and what it keeps of
-a row is written at the time at which it may go. So state that is closed by time expires as state with a TTL does:
-nobody sees it from then on, merges leave it out, and segments with nothing else are forgotten unread.
+An operator that evicts rows by a watermark uses the watermark as the time of the batch. The written-at of a stored row
+is then the time at which it may be evicted. State that is closed by time therefore expires like state with a TTL: it is
+invisible from then on, merges drop it, and segments that contain nothing else are dropped without being read.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import pyarrow as pa
 from rowkind.operators.columns.changes import Int64s
 
 BEGINNING = -(1 << 60)
-"""Before every time."""
+"""A time before all others."""
 
 END = 1 << 60
-"""After every time: when the input has ended, and when a row goes that never does."""
+"""A time after all others: the watermark at the end of the input, and the eviction time of rows that never expire."""
 
 RowTime = Callable[[pa.BinaryArray], Int64s]
-"""A time of each of these packed rows."""
+"""Returns a time for each of these packed rows."""
 
 _LEAST, _LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
 
 def later(times: Int64s, by: int) -> Int64s:
-    """Times moved by a length. What would leave the numbers stays at their end, so that no time wraps around."""
+    """Return times moved by `by` ms. The result is clamped to 64 bits, so that no time wraps around."""
     by = max(_LEAST, min(_LARGEST, by))
     found: Int64s = (
         np.minimum(times, _LARGEST - by) + by if by >= 0 else np.maximum(times, max(_LEAST - by, _LEAST)) + by

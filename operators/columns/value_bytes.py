@@ -1,6 +1,6 @@
-"""Single values as bytes and back, and the order of values: what MIN, MAX and DISTINCT keep and compare.
+"""Encode single values as bytes, and order values: MIN, MAX and DISTINCT store and compare them in this form.
 
-Two values are equal as SQL has it exactly where their bytes are: -0.0 is written as 0.0 and every NaN as one. The
+The bytes of two values are equal exactly if SQL calls the values equal: -0.0 is written as 0.0, and all NaN as one. The
 order is Spark SQL's: NaN is the greatest double, false is less than true, text compares by its bytes.
 """
 
@@ -19,7 +19,7 @@ _SIGN = np.int64(-(1 << 63))
 
 
 def to_bytes(column: pa.Array) -> pa.BinaryArray:
-    """Each value as bytes; the column has no NULLs, and a type that `from_bytes` knows."""
+    """Return each value as bytes; the column has no NULLs, and a type that `from_bytes` supports."""
     type_ = column.type
     if _has_any_length(type_):
         return column.cast(pa.binary())
@@ -32,7 +32,7 @@ def to_bytes(column: pa.Array) -> pa.BinaryArray:
 
 
 def from_bytes(values: pa.BinaryArray, type_: pa.DataType) -> pa.Array:
-    """The values that `to_bytes` wrote of a column of this type; none is null."""
+    """Return the values that `to_bytes` wrote for a column of this type; none is null."""
     if _has_any_length(type_):
         return values.cast(type_)
     stored = pa.int8() if pa.types.is_boolean(type_) else type_
@@ -42,13 +42,13 @@ def from_bytes(values: pa.BinaryArray, type_: pa.DataType) -> pa.Array:
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
     assert int(offsets[-1] - offsets[0]) == width * len(values), "values of another type are in the state"
     data = values.buffers()[2][int(offsets[0]) : int(offsets[-1])]
-    # Arrow wants values at addresses that are multiples of their width.
+    # Arrow requires values at addresses that are multiples of their width.
     column = pa.Array.from_buffers(stored, len(values), [None, pa.py_buffer(np.frombuffer(data, np.uint8).copy())])
     return column.cast(type_)
 
 
 def canonical(column: pa.Array) -> pa.Array:
-    """The column with 0.0 for -0.0 and one NaN for all; NULL stays NULL."""
+    """Return the column with 0.0 for -0.0 and one NaN for all; NULL stays NULL."""
     if not pa.types.is_floating(column.type):
         return column
     values = _canonical(column.fill_null(0.0).to_numpy(zero_copy_only=False))
@@ -56,7 +56,7 @@ def canonical(column: pa.Array) -> pa.Array:
 
 
 def ranks(column: pa.Array) -> Int64s:
-    """A number per value, of no meaning but that they compare as the values do; the column has no NULLs."""
+    """Return a number per value that compares as the value does, with no other meaning; the column has no NULLs."""
     type_ = column.type
     if pa.types.is_floating(type_):
         bits = _canonical(column.cast(pa.float64()).to_numpy(zero_copy_only=False)).view(np.int64)
@@ -71,7 +71,7 @@ def ranks(column: pa.Array) -> Int64s:
 
 
 def order_codes(column: pa.Array) -> Uint64s:
-    """32 bits per value that never descend where the values ascend: about what a float or four letters can tell."""
+    """Return 32 bits per value that never descend where the values ascend: the precision of a float or four letters."""
     type_ = column.type
     if _has_any_length(type_) or pa.types.is_fixed_size_binary(type_):
         return _first_letters(to_bytes(column))
@@ -105,7 +105,7 @@ def _integers(column: pa.Array) -> Int64s:
 
 
 def _rough_decimals(column: pa.Array) -> Any:
-    """Doubles in the order of the decimals; by the upper word alone where it says enough."""
+    """Return doubles in the order of the decimals; the lower word counts only if the upper one is 0 or -1."""
     words = np.frombuffer(column.buffers()[1], np.int64, 2 * len(column), column.offset * 16).reshape(-1, 2)
     lower, upper = words[:, 0].view(np.uint64), words[:, 1]
     word = 2.0**64

@@ -1,4 +1,4 @@
-"""One input of a join within a batch: its arrangement, what the changes do to it, and the rows of the touched keys."""
+"""One input of a join within a batch: its arrangement, the effect of its changes, and the rows of the touched keys."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from rowkind.operators.join.recomputed_rows import RemadeRows, Remake
 from rowkind.operators.join.rows import SideRows, hashes, number_keys
 
 FIRST_COPY = b"\0\0"
-"""What the key of the first of several copies of a row ends in: the number 0 in two bytes."""
+"""The suffix of the key of the first of several copies of a row: the number 0 in two bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """One input of a join.
 
-    - `by_seq`: its changes are to be taken in the order of seq, and a bare insertion replaces.
-    - `counts_unmatched`: retractions that find no row come back as unmatched, or with a TTL stand for rows that have
-      expired; false for upsert inputs, where a delete of a row that is not there is nothing unusual.
-    - `exact`: retractions are of rows as they were sent, so that one which meets another row must not take that.
-    - `until`: until when rows are kept, where they have a time of their own.
-    - `copied`: each row comes under several keys, that of the first copy with `FIRST_COPY` at its end: what is
-      unmatched or repeated is told once.
-    - `alike`: in layout *multiset*, the bytes by which rows are compared, for a Normalize; None for their own.
-    - `remake`: its rows are not kept, but made anew. The other side has no TTL then, and neither has this one.
+    - `by_seq`: its changes are applied in the order of seq, and a bare insertion replaces the existing row.
+    - `counts_unmatched`: retractions that find no row are returned as unmatched or, with a TTL, are treated as
+      retractions of expired rows. False for upsert inputs, in which it is normal that a delete finds no row.
+    - `exact`: a retraction carries the row as it was sent; if it finds a different row under its key, it must not
+      remove that row.
+    - `until`: the time until which a row is stored, if rows have a time of their own.
+    - `copied`: each row arrives under several keys; the key of the first copy ends in `FIRST_COPY`. Unmatched and
+      repeated changes are reported once.
+    - `alike`: in layout *multiset*, the bytes by which rows are compared, for a Normalize; None to compare payloads.
+    - `remake`: its rows are not stored but recomputed. If set, neither side has a TTL.
     """
 
     layout: Layout
@@ -52,9 +53,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """One side within one batch: its arrangement, and what the changes do to it.
+    """One side within one batch: its arrangement, and the effect of its changes.
 
-    `expired` are rows that are not there any more, which retractions take back all the same; there are `late` of these.
+    `expired` are the rows that retractions name although they are no longer stored; `late` is the number of these
+    retractions.
     """
 
     arrangement: Arrangement | RemadeRows
@@ -89,26 +91,26 @@ class JoinInput:
         return cls(arrangement, resolved, changes.take(unmatched), changes.take(repeated), expired, late, withdrawn)
 
     def touched(self) -> Uint64s:
-        """The hashes of the keys, not NULL, of which rows are added or removed."""
+        """Return the hashes of the non-NULL keys of added and removed rows."""
         parts = self.resolved.added, self.resolved.removed, self.expired
         return distinct(np.concatenate([hashes(part) for part in parts]))
 
     def rewritten_elsewhere(self, keys: Uint64s) -> Entries:
-        """The rows that are written again, without those that `stayed` gives for the keys with these hashes."""
+        """Return the rewritten rows, except those that `stayed` returns for the keys with these hashes."""
         rewritten = self.resolved.rewritten
         return rewritten.filter(~self.arrangement.finds(rewritten, keys)) if len(rewritten) else rewritten
 
     def all_there(self) -> Entries:
-        """All rows of the shard, as they were before the batch."""
+        """Return all rows of the shard, as they were before the batch."""
         assert isinstance(self.arrangement, Arrangement), "nobody asks for all rows of an input that is not kept"
         return self.arrangement.between(np.zeros(1, np.uint64), np.full(1, ~np.uint64(0)))
 
     def stayed(self, keys: Uint64s) -> Entries:
-        """The rows of the keys with these hashes that were and still are there; refreshed ones as refreshed."""
+        """Return the staying rows of the keys with these hashes, with refreshes applied."""
         return self.arrangement.lookup(keys, less=self.withdrawn)
 
     def count(self, others: SideRows, keys: Uint64s) -> Int64s:
-        """How many rows that stay there are of each key with one of these hashes, as far as `others` stay with it."""
+        """Count the staying rows of each key with one of these hashes that has staying rows among the `others`."""
         counts = np.zeros(others.key_count, np.int64)
         if len(keys):
             rows = others.one_of_each_key(np.flatnonzero(is_in(others.stayed.hash, keys)))
@@ -117,7 +119,7 @@ class JoinInput:
         return counts
 
     def append(self, rows: SideRows, marks: Int8s | None) -> None:
-        """Append the entries of the batch; `marks` are the new marks of all `rows`, None where they do not matter."""
+        """Append the entries of the batch; `marks` are the new marks of all `rows`, None if marks are not used."""
         added = self.resolved.added
         if marks is not None:
             added = added.relabel(mark=marks[: rows.added])
@@ -143,11 +145,11 @@ def rows_of_touched_keys(
     only_counts: bool = False,
     refreshes: bool = False,
 ) -> tuple[SideRows, SideRows]:
-    """The rows that each side needs to know of the keys that either side touches.
+    """Return the rows that each side needs to know of the keys that either side touches.
 
-    `counts_for_left` says that it matters for each left row of those keys how many matches it has; likewise right.
-    `only_counts` says that nothing else matters there: no condition will be asked about the matches. `refreshes` says
-    that rows which are written again matter too, with the other side's rows of their keys.
+    `counts_for_left`: the match count of each left row of those keys is needed; likewise `counts_for_right`.
+    `only_counts`: only the counts are needed, because no condition is evaluated. `refreshes`: rewritten rows are needed
+    too, with the other side's rows of their keys.
     """
     of_left, of_right = left.touched(), right.touched()
     known_left, known_right = of_right, of_left
@@ -157,7 +159,7 @@ def rows_of_touched_keys(
             for touched, side in ((of_right, right), (of_left, left))
         )
     left_stayed, right_stayed = left.stayed(known_left), right.stayed(known_right)
-    # A pad depends on the other side's rows of its key also where its own side does not change.
+    # A pad depends on the other side's rows of its key even if its own side does not change.
     for_left = _others(of_right, left_stayed, known_right) if counts_for_left else of_left[:0]
     for_right = _others(of_left, right_stayed, known_left) if counts_for_right else of_left[:0]
     if not only_counts:
@@ -174,9 +176,9 @@ def rows_of_touched_keys(
 
 
 def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
-    """The hashes among `touched` of keys that have rows that stay, without those of places where `known` ones stand.
+    """Return the `touched` hashes of keys with staying rows, except those whose places were read for `known` ones.
 
-    What is known has been looked up by place, which several keys may share: rows are read once.
+    Known keys have been looked up by place, which several keys may share; this ensures that rows are read once.
     """
     return touched[is_in(touched, distinct(hashes(stayed))) & ~is_in(touched & UPPER, distinct(known & UPPER))]
 
@@ -184,7 +186,7 @@ def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
 def number_rows(
     left: JoinInput, left_stayed: Entries, right: JoinInput, right_stayed: Entries
 ) -> tuple[SideRows, SideRows]:
-    """The rows of both sides that change and those given, which stay, with their keys numbered."""
+    """Number the keys of both sides, over their changed rows and the given staying rows."""
     left_parts = left.resolved.added, left.resolved.removed, left.expired, left_stayed
     right_parts = right.resolved.added, right.resolved.removed, right.expired, right_stayed
     groups = number_keys([*left_parts, *right_parts])

@@ -1,39 +1,38 @@
-"""Join: all pairs of a left and a right row with equal keys, and pad rows for rows without a match.
+"""Join: all pairs of a left and a right row with equal keys, and null-padded rows for unmatched rows of an outer side.
 
-Maintains L join R on equal key and an optional further condition: inner, left, right or full. Two arrangements,
-"left" and "right", hold the rows of the two inputs by join key.
+Maintains L join R on equal keys and an optional further condition; the kind is inner, left, right or full. A *pad* is
+the null-padded row that an outer join emits for an unmatched row. Two arrangements, "left" and "right", store the rows
+of the two inputs by join key.
 
-The walk. Changes of each side are resolved to rows that are added (A) and removed (X); the rows of the touched keys
-that stay (S) are looked up on both sides. Join is bilinear, so with old = S + X and new = S + A the change of all
-pairs is
+The walk. The changes of each side are resolved to added rows (A) and removed rows (X). The staying rows of the touched
+keys (S) are looked up on both sides. Join is bilinear, so with old = S + X and new = S + A the change of all pairs is
 
     + A_l A_r  + A_l S_r  + S_l A_r  - X_l X_r  - X_l S_r  - S_l X_r
 
-which never pairs rows that stay with each other. A row of an outer side has its pad in the output exactly while it has
-no match: the pad is emitted for A, taken back for X, and for S where the match count comes from or goes to zero. Counts
-are by key; with a condition they come from the pairs above, and only where those leave it open whether other matches
-exist are the staying rows of that key paired with it. What is left after equal rows of opposite sign have cancelled
-(rows that moved from one key to another) is emitted.
+Staying rows are never paired with each other. The pad of a row of an outer side is in the output exactly while the row
+has no match. So the pad is emitted for A, retracted for X, and changed for S if the match count reaches or leaves zero.
+Counts are per key. With a condition, they come from the pairs above; only if these leave open whether other matches
+exist are the staying rows of that key paired too. Finally, equal rows of opposite sign cancel (for example rows that
+moved from one key to another), and the rest is emitted.
 
-NULL keys match nothing. Payloads must be self-delimiting under their schemas, so that left and right bytes side by
-side are equal only where both are.
+NULL keys match nothing. Payloads must be self-delimiting under their schemas, so that a concatenated left and right
+payload is equal only if both parts are.
 
-Expiry. A row is invisible from written_at + TTL on: it no longer matches, and what it took part in stays in the output
-as it is, as in Flink: its pairs are not taken back when it expires, nor when its partner is deleted later, and a pad
-does not come back because the last match expired. So where the other side has a TTL, the number of visible matches
-does not tell whether a pad is in the output, and each row's mark keeps it: 1 while its pad is out. A pad is taken back
-only if it is out, and comes back only when a retraction takes the last visible match. A row that comes after its
+Expiry. A row is invisible from written_at + TTL on: it no longer matches. Its results stay in the output, as in Flink.
+Its pairs are not retracted when it expires, nor when its partner is deleted later, and a pad does not return because
+the last match expired. So if the other side has a TTL, the number of visible matches does not determine whether a pad
+is in the output. Each row's mark records it instead: 1 while its pad is in the output. A pad is retracted only if it is
+in the output, and returns only when a retraction removes the last visible match. A row that arrives after its
 predecessor expired is a new row.
 
-A row that is written again while visible lives longer, keeps its mark and changes nothing. Where somebody further down
-has a TTL, what it takes part in is emitted as refreshes (`JoinSpec.refreshes`): its pairs with rows that stay, or its
-pad.
+A row that is rewritten while visible lives longer, keeps its mark and changes nothing. If a downstream operator has a
+TTL, its results are emitted as refreshes (`JoinSpec.refreshes`): its pairs with staying rows, or its pad.
 
-A retraction that finds no row in an input with a TTL is taken for one of a row that has expired (E), as in Flink: it
-takes back its pairs with what is visible before the batch, - E_l X_r - E_l S_r and mirrored, or where there is none its
-pad, and a pad of the other side comes back with the last visible match that a retraction takes. Nobody knows what there
-was: a row that came after the other one expired loses a pair that was never emitted. E_l and E_r never met. An upsert
-input's deletes name only keys, so that a late one has nothing to take back and is nothing unusual.
+If a retraction finds no row in an input with a TTL, it is treated as the retraction of an expired row (E), as in Flink.
+It retracts the pairs with the rows that are visible before the batch, - E_l X_r - E_l S_r and mirrored, or the pad if
+there are none. A pad of the other side returns if the retraction removes its last visible match. The earlier output is
+unknown: a row that arrived after the other one expired loses a pair that was never emitted. E_l and E_r are never
+paired. Deletes of an upsert input name only keys, so a late delete has nothing to retract and is not an error.
 """
 
 from __future__ import annotations
@@ -63,12 +62,12 @@ JoinKind = Literal["inner", "left", "right", "full"]
 
 @dataclass(frozen=True, slots=True)
 class JoinSpec:
-    """What a join computes.
+    """The specification of a join.
 
-    `condition` gets as many left as right payloads and says which pairs match; it is true only where SQL's condition
-    is true, and `near` says of which pairs it cannot be: these it is not asked about, so that the rows of a hot key are
-    compared with those of their time only. The pads are the payloads that stand for a missing row. `refreshes`: whether
-    somebody further down has a TTL.
+    `condition` takes equally many left and right payloads and returns which pairs match; it is true only where the SQL
+    condition is true. `near` excludes pairs that cannot match by their times. The condition is not evaluated for these,
+    so that rows of a hot key are compared only with rows of nearby times. The pads are the payloads that stand for a
+    missing row. `refreshes`: whether a downstream operator has a TTL.
     """
 
     kind: JoinKind
@@ -82,24 +81,24 @@ class JoinSpec:
 
     @property
     def pads_left(self) -> bool:
-        """Whether left rows without a match are emitted."""
+        """Whether unmatched left rows are emitted."""
         return self.kind in ("left", "full")
 
     @property
     def pads_right(self) -> bool:
-        """Whether right rows without a match are emitted."""
+        """Whether unmatched right rows are emitted."""
         return self.kind in ("right", "full")
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The operator; it has no state of its own."""
+    """The operator. Its state is in the stores, not in this object."""
 
     spec: JoinSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """Both inputs' rows, each with its TTL in ms; not of one whose rows are made anew."""
+        """The rows of both inputs, each with its TTL in ms, except inputs whose rows are recomputed."""
         sides = {"left": self.spec.left, "right": self.spec.right}
         return {name: side.ttl_ms for name, side in sides.items() if side.remake is None}
 
@@ -158,10 +157,10 @@ class Join:
 
 
 def _pads_again(outer: SideRows, padded: Int8s, steps: Emission, renewed: Emission, now: int) -> Emission:
-    """The pads that stay, of rows that were written again; `outer` is the left side of the pads' steps and of pairs."""
+    """Return the staying pads of rewritten rows; `outer` is the left side of `steps` and of `renewed`."""
     alone = outer.rewritten(now) & padded.astype(np.bool_)
     alone[steps.left] = False
-    # Where no match comes or goes, `padded` need not know of those that stay.
+    # `padded` is unreliable for staying rows whose matches do not change; a renewed pair proves a match.
     alone[renewed.left] = False
     rows = np.flatnonzero(alone)
     return Emission(rows, np.full(len(rows), PAD), outer.weight[rows])
@@ -169,10 +168,11 @@ def _pads_again(outer: SideRows, padded: Int8s, steps: Emission, renewed: Emissi
 
 @dataclass(frozen=True, slots=True)
 class JoinedRows:
-    """The rows that leave a join, made anew of what it keeps: `Remake` for the input `name` of the join that it feeds.
+    """The output rows of a join, recomputed from its state: a `Remake` for the input `name` of the join that it feeds.
 
-    `calc`: what becomes of them on the way. Its stores come as `<name>.left` and `<name>.right`, and those of a join
-    whose rows it makes anew itself as `<name>.left.left` and so on. `spec` has no condition and no TTL.
+    `calc` is the calc between the two joins. The stores of this join are named `<name>.left` and `<name>.right`; those
+    of a join whose rows it recomputes in turn are named `<name>.left.left` and so on. `spec` has no condition and no
+    TTL.
     """
 
     spec: JoinSpec
@@ -180,7 +180,7 @@ class JoinedRows:
     calc: Callable[[Rows], Changes]
 
     def __call__(self, hashes: Uint64s, stores: Mapping[str, BlobStore], now: int) -> Entries:
-        """The rows of the keys with these hashes, and maybe of others, as they are now."""
+        """Return the current rows of the keys with these hashes, and possibly rows of other keys."""
         spec, mine = self.spec, f"{self.name}."
         own = {name.removeprefix(mine): store for name, store in stores.items() if name.startswith(mine)}
         left = _kept(spec.left, "left", hashes, own, now)

@@ -1,6 +1,6 @@
-"""What a join emits: signed pairs of rows become output rows, after equal ones of opposite sign have cancelled.
+"""The output of a join: signed pairs of rows become output rows, after equal rows of opposite sign have cancelled.
 
-Where refreshes are asked for, a pair of rows that cancels is one: what the row was made of has been written again.
+If refreshes are requested, a pair of rows that cancels becomes a refresh: its input rows have been rewritten.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAD = -1
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """Signed output rows: a row of each side, -1 for the pad."""
+    """Signed output rows: the indices of a left and a right row, -1 for a missing one."""
 
     left: Indices
     right: Indices
@@ -33,12 +33,12 @@ class Emission:
 
     @property
     def mirrored(self) -> Emission:
-        """The same with the sides exchanged."""
+        """The same output rows with the sides exchanged."""
         return Emission(self.right, self.left, self.weight)
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """All parts, one after the other."""
+        """Concatenate all parts."""
         return cls(
             np.concatenate([part.left for part in parts]),
             np.concatenate([part.right for part in parts]),
@@ -46,32 +46,32 @@ class Emission:
         )
 
     def take(self, indices: Indices) -> Emission:
-        """The output rows at `indices`."""
+        """Return the output rows at `indices`."""
         return Emission(self.left[indices], self.right[indices], self.weight[indices])
 
 
 @dataclass(frozen=True, slots=True)
 class Parents:
-    """The rows of one side that output rows are made of, with the pad as the last one."""
+    """The rows of one side from which output rows are made, with the pad as the last one."""
 
     payload: pa.BinaryArray
     seq: Int64s
 
     @classmethod
     def of(cls, payload: pa.BinaryArray, seq: Int64s, pad: bytes) -> Self:
-        """These rows, and the pad, which comes before all others in time."""
+        """Return these rows and the pad, whose arrival number is lower than all others."""
         return cls(concat_binary([payload, binary([pad])]), np.append(seq, np.iinfo(np.int64).min))
 
     def find(self, rows: Indices) -> Indices:
-        """The indices with the pad's spelled out, as Arrow wants them."""
+        """Return the indices with `PAD` replaced by the pad's position, as Arrow requires."""
         return np.where(rows == PAD, len(self.seq) - 1, rows)
 
 
 def emit(emission: Emission, left: Parents, right: Parents, again: Emission | None = None) -> Emitted:
-    """The output rows: what is left of the emission when equal rows of opposite sign have cancelled.
+    """Return the output rows that remain after equal rows of opposite sign have cancelled.
 
-    They come in the order of `operators.columns.emission`: rows that go before rows that come. `again` are rows to be
-    emitted as refreshes, and so are then the pairs that cancel; None where nobody waits for any.
+    They are in the order of `operators.columns.emission`: retracted rows before inserted rows. `again` are rows to emit
+    as refreshes, together with the pairs that cancel; None if no refreshes are needed.
     """
     emission = Emission(left.find(emission.left), right.find(emission.right), emission.weight)
     weight = _net(emission, left, right)
@@ -90,7 +90,7 @@ def emit(emission: Emission, left: Parents, right: Parents, again: Emission | No
 
 
 def _joined(emission: Emission, left: Parents, right: Parents) -> tuple[Int64s, pa.BinaryArray]:
-    """The arrival numbers and the payloads of output rows."""
+    """Return the arrival numbers and the payloads of output rows."""
     payload = pc.binary_join_element_wise(
         left.payload.take(pa.array(emission.left)), right.payload.take(pa.array(emission.right)), b""
     )
@@ -98,7 +98,7 @@ def _joined(emission: Emission, left: Parents, right: Parents) -> tuple[Int64s, 
 
 
 def _net(emission: Emission, left: Parents, right: Parents) -> Int64s:
-    """The weights without pairs of equal output rows of opposite sign; what is left is the latest by seq."""
+    """Return the weights after equal output rows of opposite sign have cancelled; the latest by seq remain."""
     if not (emission.weight < 0).any():
         return emission.weight
     return net_weights(

@@ -1,12 +1,12 @@
-"""Rows of a join's input that are not kept, since what they are made of is: by the join that feeds it.
+"""Rows of a join input that are recomputed from the state of the upstream join instead of being stored.
 
-Where one join feeds another by the same key, in the same shard, all that the second could keep of the first are pairs
-of rows that the first keeps already. So nothing is kept of them. The rows of the keys that the other input touches are
-made anew by joining what the first one keeps, and what the batch has brought among them is taken out again: that leaves
-the rows that stay. A tree of joins by one key keeps its inputs and nothing in between, as Flink's multi-way join and
-Materialize's delta joins do, and each of its joins stays one of two inputs.
+If one join feeds another with the same key, in the same shard, the second join's input consists of pairs of rows that
+the first join already stores. So the second join does not store them. It recomputes the rows of the keys that its other
+input touches by joining the first join's state, and subtracts the rows that the batch has added. The rest are the
+staying rows. A tree of joins on one key thus stores its inputs and no intermediate results, as Flink's multi-way join
+and Materialize's delta joins do, while each join still has two inputs.
 
-What it costs is one more join of the touched keys; they would be read and paired in any case.
+The cost is one more join of the touched keys, whose rows would be read and paired in any case.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rowkind.operators.columns.grouping import distinct, group, is_in
 Stores = Mapping[str, BlobStore]
 
 Remake = Callable[[Uint64s, Stores, int], Entries]
-"""The rows of the keys with these hashes as they are after the batch, from the stores of the joins below."""
+"""Returns the rows of the keys with these hashes as they are after the batch, from the stores of the upstream joins."""
 
 
 class RemadeRows:
-    """Stands where an arrangement would: within a batch, which has changed the joins below already.
+    """A replacement for an arrangement within a batch that has already been applied to the upstream joins.
 
-    `changes` are the input's, net and of rows that are there; no refreshes.
+    `changes` are the input's net changes, whose retractions always find their rows; there are no refreshes.
     """
 
     def __init__(self, remake: Remake, changes: Changes, stores: Stores, now: int) -> None:
@@ -43,19 +43,20 @@ class RemadeRows:
         self._removed = -net.filter(net.weight < 0)
 
     def resolved(self) -> Resolved:
-        """What the changes are: a join takes back what it gave."""
+        """Return the changes as resolved; an upstream join retracts only rows that it has emitted."""
         return Resolved(self._added, self._removed, Entries.empty(), np.empty(0, np.int64))
 
     def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:  # noqa: ARG002 - the batch is known here
-        """The rows of the keys with these hashes, and maybe others, that were there before the batch and stay."""
+        """Return the staying rows of the keys with these hashes, and possibly of other keys."""
         if not len(hashes):
             return Entries.empty()
         stay = counted(Entries.concat([self._remake(hashes, self._stores, self._now), -self._added]))
-        # What was added of keys that nobody asks about has nothing to be taken out of.
+        # Rows that were added under other keys have negative weights here, because nothing was recomputed for these
+        # keys.
         return stay.filter(stay.weight > 0)
 
     def count(self, hashes: Uint64s, keys: pa.BinaryArray, less: Entries) -> Int64s:  # noqa: ARG002 - as in `lookup`
-        """How many rows of each of these keys were there before the batch and stay."""
+        """Return the number of staying rows of each of these keys."""
         rows = self.lookup(hashes)
         groups = group(np.concatenate([hashes, rows.hash]), [concat_binary([keys, rows.key])])
         counts = np.zeros(groups.count, np.int64)
@@ -63,19 +64,19 @@ class RemadeRows:
         return counts[groups.ids[: len(hashes)]]
 
     def finds(self, entries: Entries, hashes: Uint64s) -> Mask:
-        """Which of these entries a lookup by these hashes would give, if they were there."""
+        """Return which of these entries a lookup by these hashes would return if they were present."""
         return is_in(entries.hash, distinct(hashes))
 
     def append(self, entries: Entries) -> None:
-        """Nothing is kept."""
+        """Do nothing: no rows are stored."""
 
     def finish(self) -> Finished:
-        """Nothing is kept."""
+        """Return an empty state: no rows are stored."""
         return Finished(StateSize(), 0)
 
 
 def rows_of(changes: Changes) -> Entries:
-    """Changes as entries of a multiset that nothing is known of but what is in it."""
+    """Return changes as entries of a multiset, without a write time or a mark."""
     rows = len(changes)
     return Entries(
         places("multiset", changes.hash, changes.sub_key, changes.payload),

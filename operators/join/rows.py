@@ -1,6 +1,6 @@
-"""The arithmetic of a join over the rows of the touched keys: pairs and pads.
+"""The arithmetic of a join over the rows of the touched keys: pairs and pads (null-padded rows).
 
-Everything here is indices into the rows of the two sides; payloads are touched only by the condition.
+All values here are indices into the rows of the two sides; only the condition reads payloads.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rowkind.operators.errors import RowFailed
 from rowkind.operators.join.output import PAD, Emission
 
 PAIRS_AT_ONCE = 1 << 18
-"""Pairs that the condition is asked about at a time."""
+"""The approximate number of pairs for which the condition is evaluated at a time."""
 
 Condition = Callable[[pa.BinaryArray, pa.BinaryArray], Mask]
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A pair can match only if the right row's time is between the left one's plus `earliest`, and it plus `latest`.
+    """A time bound on matches: a right row's time lies between the left row's time plus `earliest` and plus `latest`.
 
-    In microseconds; None for no bound. What times there are of rows whose time is NULL does not matter: they fulfil no
-    condition.
+    Both are in microseconds; None for no bound. The times of rows whose time is NULL are irrelevant: these rows fulfil
+    no condition.
     """
 
     left: RowTime
@@ -41,13 +41,13 @@ class Near:
     latest: int | None
 
     def times(self, left: SideRows, right: SideRows) -> PairTimes:
-        """The times of the rows of both sides."""
+        """Return the times of the rows of both sides."""
         return PairTimes(self.left(left.payload), self.right(right.payload), self.earliest, self.latest)
 
 
 @dataclass(frozen=True, slots=True)
 class PairTimes:
-    """The times of two sides' rows, and how far from each other those of a pair may lie."""
+    """The times of the rows of both sides, and the bounds on the distance between the times of a pair."""
 
     left: Int64s
     right: Int64s
@@ -56,25 +56,25 @@ class PairTimes:
 
     @property
     def mirrored(self) -> PairTimes:
-        """The same with the sides exchanged."""
+        """The same times and bounds with the sides exchanged."""
         earliest, latest = (None if each is None else -each for each in (self.latest, self.earliest))
         return PairTimes(self.right, self.left, earliest, latest)
 
     def among(self, left: Indices, right: Indices) -> PairTimes:
-        """Those of these rows."""
+        """Return the times of these rows."""
         return replace(self, left=self.left[left], right=self.right[right])
 
 
 @dataclass(frozen=True, slots=True)
 class PairMatching:
-    """Whether pairs of rows with equal keys match: those that are near in time, if that is said, are asked about."""
+    """Decides whether pairs of rows with equal keys match; only pairs within the time bounds, if any, are tested."""
 
     asked: Callable[[Indices, Indices], Mask]
     times: PairTimes | None
 
     @classmethod
     def of(cls, left: SideRows, right: SideRows, condition: Condition, near: Near | None) -> Self:
-        """By a condition on the rows of two sides."""
+        """Return the matching by a condition on the rows of two sides."""
 
         def asked(left_rows: Indices, right_rows: Indices) -> Mask:
             try:
@@ -87,18 +87,18 @@ class PairMatching:
 
     @property
     def mirrored(self) -> PairMatching:
-        """The same with the sides exchanged."""
+        """The same matching with the sides exchanged."""
         asked = self.asked
         return PairMatching(lambda right, left: asked(left, right), None if self.times is None else self.times.mirrored)
 
 
 @dataclass(frozen=True, slots=True)
 class SideRows:
-    """The rows of the touched keys on one side: first those added, then those removed, then those that stay.
+    """The rows of the touched keys on one side: first the added ones, then the removed ones, then the staying ones.
 
-    `keys` numbers the keys over both sides, from 0 to `key_count` - 1; it is -1 where the key is NULL. Weights are
-    positive throughout. `unseen` is how many more rows that stay each key has, where only their number matters. The
-    last `expired` of those removed had expired before: nobody sees them, but what they took part in may be out.
+    `keys` numbers the keys over both sides, from 0 to `key_count` - 1; -1 for a NULL key. All weights are positive.
+    `unseen` is the number of further staying rows of each key, if only their number matters. The last `expired` of the
+    removed rows had expired before: they are invisible, but their results may be in the output.
     """
 
     payload: pa.BinaryArray
@@ -115,7 +115,7 @@ class SideRows:
 
     @classmethod
     def of(cls, added: Entries, removed: Entries, expired: Entries, stayed: Entries, keys: Groups) -> Self:
-        """The rows of these four parts, whose keys have these numbers."""
+        """Return the rows of these four parts, with these key numbers."""
         parts = added, removed, expired, stayed
         return cls(
             concat_binary([part.payload for part in parts]),
@@ -136,37 +136,37 @@ class SideRows:
 
     @property
     def changed(self) -> int:
-        """How many rows are added or removed; the others stay."""
+        """The number of added and removed rows; the others stay."""
         return self.added + self.removed
 
     @property
     def seen(self) -> int:
-        """Where among those removed the rows begin that had expired."""
+        """The position among the removed rows at which the expired ones begin."""
         return self.changed - self.expired
 
     def rewritten(self, now: int) -> Mask:
-        """Which rows stay and have been written at time `now`, that of the batch."""
+        """Return which rows stay and were written at time `now`, the time of the batch."""
         result = np.zeros(len(self), np.bool_)
         result[self.changed :] = self.stayed.written_at == now
         return result
 
     def beside(self, unseen: Int64s) -> Self:
-        """The same rows, beside so many more of each key that stay."""
+        """Return the same rows with these numbers of further staying rows per key."""
         return replace(self, unseen=unseen)
 
     def one_of_each_key(self, rows: Indices) -> Indices:
-        """Of these of the rows that stay, numbered from 0, one for each key that is not NULL."""
+        """Return one row for each non-NULL key of these staying rows, which are numbered from 0."""
         keys = self.keys[self.changed + rows]
         one = np.full(self.key_count, -1)
         one[keys[keys >= 0]] = rows[keys >= 0]
         return one[one >= 0]
 
     def is_removed(self, rows: Indices) -> Mask:
-        """Which of these rows are removed."""
+        """Return which of these rows are removed."""
         return (rows >= self.added) & (rows < self.changed)
 
     def count_by_key(self, first: int, stop: int) -> Int64s:
-        """How many rows each key has among these."""
+        """Return the number of rows of each key in this range."""
         # NULL keys have the number -1, hence the shift.
         counts = np.bincount(self.keys[first:stop] + 1, self.weight[first:stop], self.key_count + 1)
         return counts[1:].astype(np.int64)
@@ -174,10 +174,10 @@ class SideRows:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The pairs that come or go: the matching ones of which at least one row is added or removed.
+    """The changed pairs: the matching pairs with at least one added or removed row.
 
-    `gained` tells those that come. `matches` says of any pairs of rows with equal keys whether they match; None where
-    there is no condition and all do.
+    `gained` says which pairs are inserted. `matches` decides whether pairs of rows with equal keys match; None if there
+    is no condition and all of them match.
     """
 
     left: Indices
@@ -188,14 +188,14 @@ class Pairs:
 
     @classmethod
     def of(cls, left: SideRows, right: SideRows, condition: Condition | None, near: Near | None = None) -> Self:
-        """All pairs that the batch brings or takes away."""
+        """Return all pairs that the batch inserts or retracts."""
         matches = None if condition is None else PairMatching.of(left, right, condition, near)
         parts = []
         for left_range, right_range in (
             ((0, left.changed), (right.changed, len(right))),
             ((left.changed, len(left)), (0, right.changed)),
             ((0, left.added), (0, right.added)),
-            # Whether rows that had expired, both, were there at one time, nobody knows.
+            # It is unknown whether two expired rows ever existed at the same time, so they are not paired.
             ((left.added, left.changed), (right.added, right.seen)),
             ((left.added, left.seen), (right.seen, right.changed)),
         ):
@@ -208,11 +208,11 @@ class Pairs:
 
     @property
     def emission(self) -> Emission:
-        """What these pairs emit."""
+        """The signed pairs to emit."""
         return Emission(self.left, self.right, np.where(self.gained, self.weight, -self.weight))
 
     def renewed(self, left: SideRows, right: SideRows, now: int) -> Emission:
-        """The pairs of the same two sides that stay and of which at least one row was written again at time `now`."""
+        """Return the staying pairs of the same two sides with at least one row that was rewritten at time `now`."""
         again_left, again_right = left.rewritten(now), right.rewritten(now)
         others = np.flatnonzero(~again_left[left.changed :]) + left.changed
         parts = [
@@ -226,16 +226,16 @@ class Pairs:
 
     @property
     def mirrored(self) -> Pairs:
-        """The same with the sides exchanged."""
+        """The same pairs with the sides exchanged."""
         matches = None if self.matches is None else self.matches.mirrored
         return Pairs(self.right, self.left, self.gained, self.weight, matches)
 
 
 def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tuple[Emission, Int8s]:
-    """The pads of `outer` rows that come or go, and for each row whether its pad is in the output afterwards.
+    """Return the changes of the pads of `outer` rows, and for each row whether its pad is in the output afterwards.
 
-    `outer` is the left side of `pairs`. `marked` says that the marks tell whether the pads of rows that were there
-    before are in the output; otherwise, and for rows that had expired, a pad is there where there was no match.
+    `outer` is the left side of `pairs`. `marked`: the marks of earlier rows record whether their pads are in the
+    output. Otherwise, and for expired rows, the pad was in the output if the row had no match.
     """
     old, new = _match_counts(outer, inner, pairs, marked=marked)
     padded_before = outer.mark.astype(np.bool_) if marked else old == 0
@@ -253,10 +253,10 @@ def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tup
 
 
 def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tuple[Int64s, Int64s]:
-    """How many matches each outer row had before, and has now.
+    """Return the number of matches of each outer row before the batch and after it.
 
-    Only whether a count is zero matters, and not for what a row has before it is added or after it is removed. Where
-    a row stays and no match of it comes or goes, both counts may be zero although it has matches.
+    Only whether a count is zero matters. The count before an addition and the count after a removal do not matter. For
+    a staying row whose matches do not change, both counts may be zero although it has matches.
     """
     if pairs.matches is None:
         stayed = inner.count_by_key(inner.changed, len(inner)) + inner.unseen
@@ -276,7 +276,7 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
         np.bincount(pairs.left[side], weight[side], len(outer)).astype(np.int64)
         for side in (~pairs.gained, pairs.gained)
     )
-    # A row that stays and gains or loses all it has in these pairs may have other matches, among the rows that stay.
+    # A staying row that gains or loses all of its matches in these pairs may have other matches among the staying rows.
     open_now = (before > 0) & (now == 0)
     open_before = (now > 0) & (before == 0)
     undecided = open_now if marked else open_now | open_before
@@ -291,14 +291,14 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
 
 
 def number_keys(parts: Sequence[Entries]) -> Groups:
-    """The number of each row's key, over all parts; -1 where it is NULL."""
+    """Number the keys of the rows over all parts; -1 for a NULL key."""
     keys = concat_binary([part.key for part in parts])
     groups = group(np.concatenate([part.hash for part in parts]), [keys])
     return Groups(np.where(to_mask(pc.is_null(keys)), -1, groups.ids), groups.count) if keys.null_count else groups
 
 
 def hashes(entries: Entries) -> Uint64s:
-    """The hashes of the rows whose key is not NULL."""
+    """Return the hashes of the rows whose key is not NULL."""
     return entries.hash[to_mask(pc.is_valid(entries.key))] if entries.key.null_count else entries.hash
 
 
@@ -309,7 +309,7 @@ def _equal_keys(
     right_rows: Indices,
     matches: PairMatching | None,
 ) -> Iterator[tuple[Indices, Indices]]:
-    """The pairs of these rows that have equal keys and match, in parts of bounded size where there is a condition."""
+    """Yield the matching pairs of these rows with equal keys, in parts of bounded size if there is a condition."""
     right_rows = right_rows[right.keys[right_rows] >= 0]
     left_rows = left_rows[left.keys[left_rows] >= 0]
     if len(left_rows) == 0 or len(right_rows) == 0:
@@ -337,14 +337,14 @@ def _equal_keys(
 
 
 def _of_keys(left: Indices, right: Indices, key_count: int) -> tuple[Indices, Indices, Indices]:
-    """The order of right rows in which those of a key stand together; of each left row where its begin, how many."""
+    """Return an order of right rows by key, and the start and number of the rows of each left row's key."""
     per_key = np.bincount(right, minlength=key_count)
     first = np.cumsum(per_key) - per_key
     return np.argsort(right, kind="stable"), first[left], per_key[left]
 
 
 def _near(left: Indices, right: Indices, times: PairTimes) -> tuple[Indices, Indices, Indices]:
-    """The same where of a key only those are wanted whose times are near: they stand in the order of their time."""
+    """Return the same as `_of_keys`, with right rows ordered by time and restricted to the time bounds."""
     known = np.unique(times.right)
     size = len(known)
     place = right * size + np.searchsorted(known, times.right)

@@ -1,35 +1,37 @@
-"""Semi join, anti join and mark join: left rows with a match among the right rows, without one, or all, told apart.
+"""Semi join, anti join and mark join: left rows with a match, left rows without one, or all rows with a match flag.
 
 Maintains the rows of L that have (semi) or do not have (anti) a row of R with equal key that meets an optional further
-condition: EXISTS and IN, NOT EXISTS and NOT IN. Each left row comes out once, however many matches it has. A mark join
-maintains all rows of L, each with the answer as one more column: what EXISTS and IN are where they stand under OR, in
-CASE or among what is selected (Neumann and Kemper, Unnesting Arbitrary Queries, 2015). Two arrangements, "left" and
-"right", hold the rows of the two inputs by join key.
+condition: EXISTS and IN, NOT EXISTS and NOT IN. Each left row is emitted once, however many matches it has. A mark join
+maintains all rows of L, each with the match flag as one more column. It implements EXISTS and IN under OR, in CASE or
+in the select list (Neumann and Kemper, Unnesting Arbitrary Queries, 2015). Two arrangements, "left" and "right", store
+the rows of the two inputs by join key.
 
-The walk is that of the join (`operators.join.join`) without its pairs: an outer join is the inner join and the rows of
-the anti join, padded. So an anti join emits what a left join does to its pads, and a semi join the rest of the left
-rows. A left row that is replaced and keeps its matches goes and comes; one that moves to a key with matches and has
-equal bytes stays as it is.
+The walk is that of the join (`operators.join.join`) without its pairs. An outer join is the inner join plus the
+null-padded rows of the anti join. So an anti join emits the changes of a left join's pads, and a semi join the
+remaining left rows. Replacing a left row without changing whether it matches emits -D and +I. If it moves to another
+key without a change of its bytes, nothing is emitted.
 
 NULL keys match nothing: such a row never passes a semi join and always passes an anti join.
 
-NULL-aware anti join, for NOT IN: `x NOT IN (SELECT y FROM R)` is true where R is empty, whatever x; else where x is not
-NULL, no y is NULL and none equals x. Whether R is empty and whether it holds a NULL is true of R and not of a key, so
-no shard can see it in its own rows. A third input, side 2, tells each shard: its rows are *facts*, and those with the
-key `NOT_EMPTY` or `HAS_NULL` say what is so while there is at least one of them. A third arrangement, "facts", counts
-them. When a fact comes or goes, all left rows of the shard are looked at, and there is no way around it.
-A null-aware mark join gives IN its third answer by the same facts: NULL where no y equals x, but x or some y is NULL
-and R is not empty.
+NULL-aware anti join, for NOT IN. `x NOT IN (SELECT y FROM R)` is true if R is empty, for any x; otherwise it is true if
+x is not NULL, no y is NULL and no y equals x. Whether R is empty and whether it contains a NULL are properties of R as
+a whole, so no shard can derive them from its own rows. A third input, side 2, sends them to each shard as *facts*: a
+fact is true while the side has at least one row with the key `NOT_EMPTY` or `HAS_NULL`. A third arrangement, "facts",
+counts these rows. When a fact changes, all left rows of the shard must be read.
 
-Expiry is as for the join. A row is invisible from written_at + TTL on, and what was emitted stays as it is: that the
-last match of a left row expired neither takes it out of a semi join nor brings it into an anti join; that the last
-visible match is retracted does. So where the right side has a TTL, each left row's mark keeps whether it is out: 1 for
-the anti join, 0 for the semi join. A left row that expired stays in the output. A retraction that finds no row in an
-input with a TTL is taken for one of a row that has expired: on the left it takes the row back if by what is visible now
-it would be out, on the right it counts as a match that goes.
+A null-aware mark join uses the same facts for the third result of IN: NULL if no y equals x, R is not empty, and x or
+some y is NULL.
 
-Where somebody further down has a TTL, a left row that stays out is emitted as a refresh when it is written again, and
-by a semi or mark join also when a match of it is written, new or again.
+Expiry is as for the join. A row is invisible from written_at + TTL on, and its results stay in the output. If the last
+match of a left row expires, the row neither leaves a semi join nor enters an anti join; if the last visible match is
+retracted, it does. So if the right side has a TTL, the mark of each left row records its state: 1 while it counts as
+unmatched (in the output of an anti join), 0 while it counts as matched (in the output of a semi join). An expired left
+row stays in the output. A retraction that finds no row in an input with a TTL is treated as the retraction of an
+expired row. On the left it retracts the row if, by the visible right rows, the row would be in the output. On the right
+it counts as the retraction of a match.
+
+If a downstream operator has a TTL, a left row that stays in the output is emitted as a refresh when it is rewritten. A
+semi or mark join also emits one when a match of the row is inserted or rewritten.
 """
 
 from __future__ import annotations
@@ -62,24 +64,26 @@ SemiJoinKind = Literal["semi", "anti", "null-aware anti", "mark", "null-aware ma
 
 @dataclass(frozen=True, slots=True)
 class SemiJoinSpec:
-    """What a semi join, an anti join or a mark join computes.
+    """The specification of a semi join, an anti join or a mark join.
 
-    The plan provides, as for a join: equal keys on both sides with equal bytes, null where SQL's equality cannot be
-    true, and the shard by the hash of the key. A NULL key's hash is free on the left of an anti join and a mark join;
-    elsewhere rows with NULL keys may be dropped before. `condition` gets as many left as right payloads and is true
-    only where SQL's condition is; `near` says of which pairs it cannot be. Further conditions on L alone belong before
-    the operator for a semi join, and for the others into `condition`. `answers` is what a mark join appends to a row's
-    payload where the answer is FALSE, TRUE or NULL.
+    The plan provides, as for a join: equal keys on both sides as equal bytes, null where SQL's equality cannot be true,
+    and the shard by the hash of the key. On the left of an anti join and a mark join, a NULL key may have any hash;
+    elsewhere rows with NULL keys may be dropped upstream. `condition` takes equally many left and right payloads and is
+    true only where the SQL condition is true. `near` excludes pairs that cannot match by their times. Further
+    conditions on L alone are applied upstream for a semi join, and belong to `condition` for the others. `answers` are
+    the bytes that a mark join appends to a row's payload if the flag is FALSE, TRUE or NULL.
 
-    For the null-aware kinds moreover, facts reach *every* shard (a broadcast; their hash does not matter) in the
-    batch of the right rows that they are about: a net changelog of rows with key `NOT_EMPTY` that has a row exactly
-    while R has one, and likewise `HAS_NULL`. Either R itself sent twice over, or cheaper, a global aggregate over R of
-    COUNT(*) and COUNT(*) FILTER (WHERE y IS NULL) with a row for each count above zero. Right rows with NULL keys need
-    not be sent as side 1. With one shard nothing needs to be broadcast. There can be no condition, and no TTL on the
-    right: of what expired nobody knows whether it is in R. A correlated NOT IN, whose R depends on the left row, is not
-    this kind but an anti join on the correlated columns with the condition `(x = y) IS NOT FALSE`.
+    For the null-aware kinds, facts must also reach *every* shard (a broadcast; their hash does not matter) in the same
+    batch as the right rows that they describe. They are a net changelog of rows with key `NOT_EMPTY`, which has a row
+    exactly while R has one, and likewise for `HAS_NULL`. Either R itself is sent a second time or, more cheaply, a
+    global aggregate over R of COUNT(*) and COUNT(*) FILTER (WHERE y IS NULL) with a row for each count above zero.
+    Right rows with NULL keys need not be sent as side 1. With one shard no broadcast is needed.
 
-    `refreshes`: whether somebody further down has a TTL.
+    A null-aware kind cannot have a condition, nor a TTL on the right, because it would be unknown whether expired rows
+    belong to R. A correlated NOT IN, whose R depends on the left row, is an anti join on the correlated columns with
+    the condition `(x = y) IS NOT FALSE` instead.
+
+    `refreshes`: whether a downstream operator has a TTL.
     """
 
     kind: SemiJoinKind
@@ -103,13 +107,13 @@ class SemiJoinSpec:
 
 @dataclass(frozen=True, slots=True)
 class SemiJoin:
-    """The operator; it has no state of its own."""
+    """The operator. Its state is in the stores, not in this object."""
 
     spec: SemiJoinSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """Both inputs' rows, each with its TTL in ms, and the facts."""
+        """The rows of both inputs, each with its TTL in ms, and the facts."""
         both = {"left": self.spec.left.ttl_ms, "right": self.spec.right.ttl_ms}
         return {**both, "facts": None} if self.spec.null_aware else both
 
@@ -157,9 +161,9 @@ class SemiJoin:
         )
 
     def _written(self, left: SideRows, right: SideRows, pairs: Pairs, now: int) -> tuple[Mask, Indices]:
-        """Which left rows are written again or have a match that is written; rows that stay and are known to have one.
+        """Return which left rows are rewritten or have a written match, and the staying rows with a known match.
 
-        An anti join emits rows without a match only.
+        Only refreshes use this. An anti join emits only unmatched rows, so a written match never refreshes one.
         """
         written = left.rewritten(now)
         if pairs.matches is not None:
@@ -171,12 +175,12 @@ class SemiJoin:
         match[: right.added] = True
         of_key = np.zeros(left.key_count + 1, np.bool_)
         of_key[right.keys[match]] = True
-        # NULL keys have the number -1, and so the place behind all others.
+        # NULL keys have the number -1, which is the position after all others.
         of_key[-1] = False
         return written | of_key[left.keys], np.empty(0, np.int64)
 
     def _emit(self, left: SideRows, unmatched: _Unmatched, facts: _Facts | None, again: Mask | None) -> Emitted:
-        """The left rows that were not out before and are now, the other way round, and those out that are written."""
+        """Return the left rows that enter or leave the output, and refreshes of written rows that stay in it."""
         before, after = unmatched.before, unmatched.after
         if self.spec.kind == "semi":
             before, after = ~before, ~after
@@ -192,7 +196,7 @@ class SemiJoin:
         return net_rows(left.payload, left.seq, step * left.weight, refreshed)
 
     def _answered(self, left: SideRows, unmatched: _Unmatched, facts: _Facts | None, again: Mask | None) -> Emitted:
-        """The left rows that come or go, those with another answer than before, and those that are written."""
+        """Return the inserted and retracted left rows, those whose flag changed, and refreshes of written rows."""
         before, after = (unmatched.before == 0).astype(np.int8), (unmatched.after == 0).astype(np.int8)
         if facts is not None:
             has_key = left.keys >= 0
@@ -218,10 +222,10 @@ class SemiJoin:
 
 @dataclass(frozen=True, slots=True)
 class _Unmatched:
-    """Which left rows had no match before the batch, and which have none now; of rows that stay also by their marks.
+    """Which left rows had no match before the batch and have none after it; for staying rows marks decide, if used.
 
-    What a row had before it was added or has after it was removed does not count. Where no match of a row that stays
-    comes or goes, both may be wrong, but then they agree.
+    The values before an addition and after a removal do not matter. For a staying row whose matches do not change, both
+    may be wrong, but then they are equal.
     """
 
     before: Mask
@@ -229,7 +233,7 @@ class _Unmatched:
 
     @classmethod
     def of(cls, left: SideRows, right: SideRows, pairs: Pairs, *, marked: bool) -> _Unmatched:
-        """Compared with all right rows of the touched keys; `pairs` are needed only where there is a condition."""
+        """Compare left rows with all right rows of the touched keys; `pairs` are used only with a condition."""
         emission, padded = pads(left, right, pairs, marked=marked)
         after = padded.astype(np.bool_)
         before = after.copy()
@@ -237,7 +241,7 @@ class _Unmatched:
         return cls(before, after)
 
     def without(self, matched: Indices) -> _Unmatched:
-        """The same, but for these rows, which have a match before and after."""
+        """Return the same, except that these rows have a match before and after."""
         before, after = self.before.copy(), self.after.copy()
         before[matched] = after[matched] = False
         return _Unmatched(before, after)
@@ -250,19 +254,19 @@ def _no_pairs() -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Truth:
-    """What is so of R as a whole."""
+    """The facts about R as a whole."""
 
     not_empty: bool
     has_null: bool
 
     def passes(self, unmatched: Mask, has_key: Mask) -> Mask:
-        """For which left rows NOT IN is true."""
+        """Return for which left rows NOT IN is true."""
         if not self.not_empty:
             return np.ones(len(unmatched), np.bool_)
         return unmatched & has_key & (not self.has_null)
 
     def answers(self, unmatched: Mask, has_key: Mask) -> Int8s:
-        """What IN is for each left row: 0 for FALSE, 1 for TRUE, 2 for NULL."""
+        """Return the result of IN for each left row: 0 for FALSE, 1 for TRUE, 2 for NULL."""
         found = (~unmatched).astype(np.int8)
         if self.not_empty:
             found[unmatched & ~(has_key & (not self.has_null))] = 2
@@ -271,7 +275,7 @@ class _Truth:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The third input within one batch: what was true before it, and what is after it."""
+    """The third input within one batch: the facts before it and after it."""
 
     arrangement: Arrangement
     before: _Truth
@@ -281,7 +285,7 @@ class _Facts:
     def open(cls, store: BlobStore, batch: Batch, now: int) -> _Facts:
         """Open the arrangement, resolve the changes and append them."""
         arrangement = Arrangement(store, ArrangementSpec("facts", "multiset"), now)
-        # A broadcast row may carry the hash that sends it to its shard.
+        # A broadcast row may carry a hash that only routes it to its shard.
         changes, refreshes = (replace(part, hash=hash64(part.key)) for part in (batch.changes, batch.refreshes))
         resolved = resolve(arrangement, replace(batch, changes=changes, refreshes=refreshes), by_seq=False)
         removed = resolved.removed.relabel(weight=-resolved.removed.weight)
@@ -301,7 +305,7 @@ def _truth(parts: list[Entries]) -> _Truth:
 
 
 def _all_rows(left: JoinInput, right: JoinInput) -> tuple[SideRows, SideRows]:
-    """All left rows of the shard, and the right rows of their keys."""
+    """Return all left rows of the shard, and the right rows of their keys."""
     left_stayed = left.stayed(left.all_there().hash)
     right_stayed = right.stayed(np.concatenate([left_stayed.hash, left.touched()]))
     return number_rows(left, left_stayed, right, right_stayed)

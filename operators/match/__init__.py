@@ -1,1 +1,1 @@
-"""Row patterns."""
+"""Row pattern matching."""

@@ -1,11 +1,12 @@
-"""What conditions and measures of a row pattern ask of a match: rows by their place, aggregates, its name and number.
+"""The calls that conditions and measures of a row pattern make on a match: rows, aggregates, classifier, number.
 
     LAST(B.price, 1)     Navigation      the row before the last one of B
     SUM(B.price)         MatchAggregate  over the rows of B
-    CLASSIFIER()         Classifier      which variable a row is of
-    MATCH_NUMBER()       MatchNumber     how many matches of its partition came before, and one
+    CLASSIFIER()         Classifier      the variable to which a row is assigned
+    MATCH_NUMBER()       MatchNumber     the number of the match in its partition, from 1
 
-Rows of a variable are those of the match so far. A call without variables, which are numbers, is over all of them.
+The rows of a variable are those of the match so far. Variables are given by number; a call without any is over all
+rows.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _BIGINT = 1 << 63
 
 @dataclass(frozen=True)
 class Navigation:
-    """A column of the first or the last row of variables, or of the one `offset` rows behind or before it.
+    """A column of the first or last row of variables, or of the row `offset` rows after the first or before the last.
 
-    NULL where there is no such row. `final`: for the rows of a match, of the whole match and not up to the row.
+    NULL if there is no such row. `final`: for the rows of a match, evaluate over the whole match, not up to the row.
     """
 
     variables: tuple[int, ...]
@@ -38,9 +39,9 @@ class Navigation:
 
 @dataclass(frozen=True)
 class MatchAggregate:
-    """An aggregate of a column of the rows of variables; `column` None for COUNT(*).
+    """An aggregate of a column of the rows of variables; `column` is None for COUNT(*).
 
-    `decimal` is the precision and scale of the result where it is one. What does not fit its type is NULL. Doubles are
+    `decimal` is the precision and scale of a decimal result. A result that does not fit its type is NULL. Doubles are
     added in the order of the rows.
     """
 
@@ -51,7 +52,7 @@ class MatchAggregate:
     final: bool = False
 
     def add(self, so_far: Any, value: Any) -> Any:
-        """What is known after one more value; None is known of no values."""
+        """Return the state after one more value; the state of no values is None."""
         if value is None:
             return so_far
         match self.function:
@@ -67,7 +68,7 @@ class MatchAggregate:
                 return value if so_far is None or _before(so_far, value) else so_far
 
     def result(self, so_far: Any) -> Any:
-        """The aggregate of the values that this is known of."""
+        """Return the aggregate of a state."""
         if self.function == "count":
             return so_far or 0
         if so_far is None or self.function in ("min", "max"):
@@ -90,7 +91,7 @@ class MatchAggregate:
 
 @dataclass(frozen=True)
 class Classifier:
-    """The name of the variable that a row is of."""
+    """The name of the variable to which a row is assigned."""
 
     names: tuple[str, ...]
     final: bool = False

@@ -1,4 +1,4 @@
-"""What comes out of matches: one row for each, or all of their rows, with what the measures ask for, in columns."""
+"""The output of matches, by columns: one row per match, or all of its rows, with the values of the measures."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rowkind.operators.match.calls import Classifier, MatchAggregate, MatchCall,
 from rowkind.operators.match.search import PatternMatch
 
 CallColumn = Sequence[Any] | Indices
-"""What a call comes to in each of some rows: for a navigation the numbers of rows, -1 for none."""
+"""The value of a call in each row; for a navigation the numbers of rows, -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedRows:
-    """The rows of matches, one match after the other: numbers of rows, their variables, and the matches they are in.
+    """The rows of matches, one match after the other: row numbers, their variables, and their matches.
 
-    `first` and `last` are the places where each match begins and ends, `number` what it is called.
+    `first` and `last` are the positions at which each match begins and ends; `number` is its match number.
     """
 
     row: Indices
@@ -32,7 +32,7 @@ class MatchedRows:
 
     @classmethod
     def of(cls, matches: Sequence[PatternMatch], number: Int64s) -> MatchedRows:
-        """Those of some matches with their numbers."""
+        """Return the rows of these matches, which have these numbers."""
         sizes = np.array([len(each.variables) for each in matches], np.int64)
         stops = np.cumsum(sizes)
         match = np.repeat(np.arange(len(matches)), sizes)
@@ -43,7 +43,7 @@ class MatchedRows:
         return cls(row, variable, match, first, stops - 1, number)
 
     def call(self, call: MatchCall, places: Indices, values: Callable[[str], Sequence[Any]]) -> CallColumn:
-        """What a call comes to at these places, by the match up to there, or by all of it where that is what counts."""
+        """Evaluate a call at these positions, over the match up to there or, if it is final, over the whole match."""
         own = self.last[self.match[places]] if call.final else places
         match call:
             case Navigation():
@@ -57,7 +57,7 @@ class MatchedRows:
                 return numbers
 
     def misfits(self, call: MatchAggregate, places: Indices, values: Callable[[str], Sequence[Any]]) -> Mask:
-        """At which of these places an aggregate does not fit its type."""
+        """Return at which of these positions an aggregate does not fit its type."""
         own = self.last[self.match[places]] if call.final else places
         so_far = self._so_far(call, own, values)
         return np.array([each is not None and call.result(each) is None for each in so_far], np.bool_)
@@ -78,7 +78,7 @@ class MatchedRows:
         return found
 
     def _so_far(self, call: MatchAggregate, places: Indices, values: Callable[[str], Sequence[Any]]) -> list[Any]:
-        """What an aggregate knows of the match up to each of these places."""
+        """Return the state of an aggregate over the match up to each of these positions."""
         column = None if call.column is None else values(call.column)
         wanted = dict.fromkeys(places.tolist())
         counts, begins = self._of(call.variables).tolist(), set(self.first.tolist())

@@ -1,7 +1,7 @@
-"""What conditions on a match so far need to know of it, while rows are added one by one.
+"""The state of a partial match that conditions need, updated as rows are added one by one.
 
-Two ways to match the same rows are as good as each other from there on if this is the same for both: so it is also what
-tells the search that it has been here before.
+Two ways to match the same rows are equivalent from there on if this state is equal. So the search also uses the state
+to detect that it has been at the same point before.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from rowkind.operators.match.calls import MatchAggregate, Navigation
 
 SoFar = tuple[Any, ...]
-"""For each thing that is kept of a match so far: rows by their numbers, or what an aggregate keeps."""
+"""The state of a partial match, element by element: row numbers, or the state of an aggregate."""
 
 CallResults = tuple[Any, ...]
-"""What each call of a condition comes to: the number of a row, -1 for none, or the result of an aggregate."""
+"""The value of each call of a condition: the number of a row, -1 for none, or the result of an aggregate."""
 
 ConditionCalls = tuple[Navigation | MatchAggregate, ...]
 
 
 class PartialMatch:
-    """What is kept of a match for the calls of some conditions, one for each variable.
+    """The state of a partial match for the calls of the conditions, one condition per variable.
 
-    `values` gives the values of a column, by the numbers of rows.
+    `values` returns the values of a column, by row number.
     """
 
     def __init__(self, conditions: Sequence[ConditionCalls], values: Callable[[str], Sequence[Any]]) -> None:
@@ -42,7 +42,7 @@ class PartialMatch:
         self.begun: SoFar = tuple(self._begun)
 
     def after(self, so_far: SoFar, variable: int, row: int) -> SoFar:
-        """What is known when a row has become one of a variable."""
+        """Return the state after a row has been assigned to a variable."""
         takes = self._takes[variable]
         if not takes:
             return so_far
@@ -52,7 +52,7 @@ class PartialMatch:
         return tuple(known)
 
     def arguments(self, variable: int, so_far: SoFar) -> CallResults:
-        """What the calls of a variable's condition come to."""
+        """Return the values of the calls of a variable's condition."""
         return tuple([read(so_far) for read in self._reads[variable]])
 
     def _read(self, call: Navigation | MatchAggregate, depths: dict[object, int]) -> Callable[[SoFar], Any]:
@@ -85,7 +85,7 @@ class PartialMatch:
 
 
 def _rows(call: Navigation) -> object:
-    """Which rows a navigation is among."""
+    """Return the key of the rows that a navigation reads; navigations with equal keys share them."""
     return call.first, call.variables
 
 

@@ -1,12 +1,12 @@
-"""Row patterns, and the programs that say in which order the ways to match one are preferred.
+"""Row patterns, and the programs that try the ways to match them in order of preference.
 
-A pattern is a regular expression over variables. A program is what a backtracking matcher runs: a list of instructions,
-of which a split says which of two ways is tried first. So the order in which ways are tried is SQL:2016's preference:
-alternatives from the left, greedy quantifiers another time first, reluctant ones none first. (Thompson's construction,
-as in Pike's and RE2's programs, with splits in order.)
+A pattern is a regular expression over variables. A program is a list of instructions for a backtracking matcher; a
+split instruction says which of two ways is tried first. So the ways are tried in SQL:2016's order of preference:
+alternatives from the left, greedy quantifiers with one more iteration first, reluctant quantifiers with none first.
+(Thompson's construction, as in the programs of Pike and RE2, with ordered splits.)
 
-A time beyond the fewest that a quantifier asks for must take a row: else there would be no end of empty times. Where
-what is repeated can be empty, that is checked by a mark of where the time began.
+An iteration beyond the minimum of a quantifier must consume a row; otherwise there could be infinitely many empty
+iterations. If the repeated part can be empty, a mark of the iteration's start is used to check this.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ class PatternVariable:
 
 @dataclass(frozen=True)
 class PatternSequence:
-    """All parts, one after the other; none is the empty pattern."""
+    """All parts, one after the other; no parts are the empty pattern."""
 
     parts: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True)
 class PatternChoice:
-    """One of the parts, an earlier one by preference."""
+    """One of the parts; earlier parts are preferred."""
 
     parts: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True)
 class PatternRepeat:
-    """A part so many times, `most` None for any number; more of them by preference, or fewer where `reluctant`."""
+    """A part repeated `least` to `most` times, None for no maximum; prefers more, or fewer if `reluctant`."""
 
     part: Pattern
     least: int
@@ -56,9 +56,9 @@ Operation = Literal["row", "split", "jump", "mark", "moved", "accept"]
 class Instruction:
     """One step of a program.
 
-    - row: the next row becomes one of variable `a`.
-    - split: go on at `a`, and if nothing comes of that at `b`. jump: go on at `a`.
-    - mark: note in slot `a` where we are. moved: fail if we still are where slot `a` says.
+    - row: assign the next row to variable `a`.
+    - split: continue at `a`, and if that fails at `b`. jump: continue at `a`.
+    - mark: record the current row in slot `a`. moved: fail if the current row is still the one in slot `a`.
     - accept: a match.
     """
 
@@ -71,7 +71,7 @@ Program = tuple[Instruction, ...]
 
 
 def can_be_empty(pattern: Pattern) -> bool:
-    """Whether a pattern can match no row."""
+    """Whether a pattern can match no rows."""
     match pattern:
         case PatternVariable():
             return False
@@ -84,7 +84,7 @@ def can_be_empty(pattern: Pattern) -> bool:
 
 
 def steps(pattern: Pattern) -> int:
-    """About how many instructions the program of a pattern has."""
+    """Return the approximate number of instructions in the program of a pattern."""
     match pattern:
         case PatternVariable():
             return 1
@@ -95,7 +95,7 @@ def steps(pattern: Pattern) -> int:
 
 
 def program(pattern: Pattern) -> Program:
-    """The program of a pattern."""
+    """Return the program of a pattern."""
     made = _Made([])
     made.add(pattern)
     made.write("accept")
@@ -155,7 +155,7 @@ class _Made:
             self._decide(split, repeat)
 
     def _time(self, part: Pattern) -> None:
-        """A time that must take a row."""
+        """Add an iteration that must consume a row."""
         if not can_be_empty(part):
             self.add(part)
             return
@@ -172,23 +172,23 @@ class _Made:
 
 @dataclass(frozen=True)
 class Skip:
-    """Where the search goes on behind a match; `variables` are those whose first or last row it is."""
+    """Where the search continues after a match; `variables` are those to whose first or last row it skips."""
 
     to: Literal["past last row", "next row", "first", "last"] = "past last row"
     variables: tuple[int, ...] = ()
 
 
 def first_variables(steps_: Program) -> frozenset[int]:
-    """The variables that the first row of a match may be of."""
+    """Return the variables to which the first row of a match may be assigned."""
     return frozenset(steps_[at].a for at in _reached(steps_, 0) if steps_[at].operation == "row")
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """What the row of some variables may be, from which a search goes on: it may be missing, or the match's first one.
+    """Whether the row of some variables from which a search continues can be missing, or the first row of the match.
 
-    Neither will do: behind the match has to be a row that is another one than it began with, which it has where that is
-    `possible` at all.
+    Both are invalid: the search must continue after the first row of the match. `possible` says whether some match has
+    such a row at all.
     """
 
     missing: bool
@@ -197,7 +197,7 @@ class Resumed:
 
 
 def resumed(steps_: Program, variables: frozenset[int], *, last: bool) -> Resumed:
-    """What may be wrong with going on from the first, or the `last`, row of these variables behind a match."""
+    """Return the problems that may occur when skipping to the first, or `last`, row of these variables."""
     found, begun = set[str](), (0, "empty")
     known, ahead = {begun}, [begun]
     while ahead:
@@ -228,7 +228,7 @@ def _after(so_far: str, *, of_them: bool, last: bool) -> str:
 
 
 def _reached(steps_: Program, at: int) -> Iterator[int]:
-    """The instructions for a row, or the end, that are reached from here without taking a row."""
+    """Yield the row and accept instructions that are reached from `at` without consuming a row."""
     known, ahead = {at}, [at]
     while ahead:
         here = ahead.pop()

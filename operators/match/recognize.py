@@ -1,30 +1,32 @@
-"""MATCH_RECOGNIZE: the matches of a row pattern in each partition, whose rows are put into order of time first.
+"""MATCH_RECOGNIZE: the matches of a row pattern in each partition, whose rows are first sorted by time.
 
-Maintains the matches of SQL:2016 over the rows that the watermark has passed. Rows only come, and so do matches: what
-has come out never changes. A row waits until the watermark is there, because one before it may still come; then it is
-in its place for good, and the search of its partition goes on over it. A match comes out when nothing that is preferred
-to it can come any more. So a greedy quantifier waits for the row that ends it, or, with WITHIN, for time to pass.
+Maintains the matches of SQL:2016 over the rows that the watermark has passed. Rows are only inserted, and so are
+matches: an emitted match never changes. A row is buffered until the watermark, because an earlier row may still arrive.
+Then its position is final, and the search of its partition continues over it. A match is emitted when no match
+preferred to it is possible any more. So a greedy quantifier waits for the row that ends it or, with WITHIN, for time to
+pass.
 
     time of the watermark ──▶|
-    ── A ── B ── B ── C ── A ─|─ B ──    A B B C came out, A may still begin a match, the last B is not in its place
+    ── A ── B ── B ── C ── A ─|─ B ──    A B B C is emitted, A may still begin a match, the last B is buffered
 
 State:
-- arrangement `waiting`, layout *timed*: the rows that the watermark has not passed; and, with WITHIN, for partitions
-  in which a match may have begun the time when it must have ended.
-- arrangement `begun`, layout *multiset*: by partition the rows in their places from the first one on with which a match
-  may have begun. Rows before it are never asked for again, and nothing is kept of partitions without one.
-- arrangement `numbers`, layout *one row per key*, only where matches are numbered: how many each partition had.
+- arrangement "waiting", layout *timed*: the rows that the watermark has not passed. With WITHIN, also the time by which
+  a started match must have ended, for each partition that may have one.
+- arrangement "begun", layout *multiset*: by partition, the passed rows from the first one that may begin a match.
+  Earlier rows are never needed again, and partitions without such a row store nothing.
+- arrangement "numbers", layout *one row per key*, only if matches are numbered: the number of matches per partition.
 
-With WITHIN, `begun` has no rows but those of so much time before the watermark. Without, a match that has begun waits
-for ever. Where a batch brings something for a partition, its search begins anew with the first row in `begun`: nothing
-of a search is kept but its rows. So a batch costs the rows that are due, and those that are kept for their partitions;
-of these, rows with which no match may begin cost columns only, others steps in Python (`pattern_search`).
+With WITHIN, "begun" has only rows of that much time before the watermark. Without it, a started match stays open
+indefinitely. When a batch has rows for a partition, the search restarts at the first row in "begun": only rows are
+stored, no search state. So the cost of a batch is proportional to its due rows and the stored rows of their partitions.
+Of these, rows that cannot begin a match are processed by columns, the others in Python steps
+(`operators.match.search`).
 
-Where a watermark passes very many rows at once, the operator goes with it by stages, each of about `most` rows in order
-of time, as what a search knows of its rows takes far more memory than they do. What comes out is the same. It all
-comes out in this batch: whoever goes by the same watermark would find it late in the next one.
+If a watermark passes very many rows at once, the operator processes them in stages, each of about `most` rows in order
+of time, because a search needs far more memory than its rows. The output is the same. All of it is emitted in this
+batch: in the next batch it would be late for downstream operators that use the same watermark.
 
-The end of time passes everything: then no row comes any more, and what was waited for is not there.
+The end of time passes everything: no more rows arrive, and pending rows count as missing.
 """
 
 from __future__ import annotations
@@ -56,28 +58,30 @@ from rowkind.operators.operator import Output
 from rowkind.operators.time.temporal_filter import last_place, places, time_at
 
 _AT_ONCE = 100_000
-"""About how many rows that are due are searched at a time."""
+"""The approximate number of due rows that are searched at a time."""
 
 _ROW, _ENDS = 0, 1
-"""The marks of what waits: a row, or the end of the time in which a match must be."""
+"""The marks of buffered entries: a row, or the end of the time in which a match must lie."""
 
 
 class ReadableRows(PatternRows, Protocol):
-    """Rows that can be searched and of which what comes out can be made."""
+    """Rows that can be searched, and from which the output can be made."""
 
     def packed(self, rows: Indices, calls: Sequence[CallColumn]) -> pa.BinaryArray:
-        """For each of these rows what comes out: columns of it, and what the calls come to."""
+        """Return the output row for each of these rows: its columns, followed by the values of the calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchSpec:
-    """What the plan provides. The input is append-only; its sub-keys are the order in a partition, by time first.
+    """The specification of a row pattern match.
 
-    - `times`: of packed rows, in microseconds on the scale of watermarks; never NULL. `read` makes them readable.
-    - `calls`: what comes out behind the row's columns. `all_rows`: all rows of each match come out, and not one.
+    The input is append-only; its sub-keys are the order within a partition, by time first.
+    - `times`: returns the times of packed rows, in microseconds on the scale of watermarks; never NULL. `read` makes
+      packed rows readable.
+    - `calls`: the output columns after the row's columns. `all_rows`: emit all rows of each match instead of one.
     - `numbered`: matches have numbers.
-    - `fallible`: the numbers of calls that fail a row where they do not fit their types.
-    - `most`: about how many rows that are due are searched at a time; all that have one time, in ms, are.
+    - `fallible`: the numbers of calls whose row fails if the result does not fit its type.
+    - `most`: the approximate number of due rows that are searched at a time; rows with the same ms are never separated.
     """
 
     pattern: PatternSpec
@@ -92,17 +96,17 @@ class MatchSpec:
 
 @dataclass(frozen=True, slots=True)
 class MatchRecognize:
-    """The operator; it has no state of its own. It goes by a watermark."""
+    """The operator. Its state is in the stores, not in this object, and its time is a watermark."""
 
     spec: MatchSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """What is kept; none has a TTL."""
+        """The stored arrangements; none has a TTL."""
         return {"waiting": None, "begun": None} | ({"numbers": None} if self.spec.numbered else {})
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
-        """Apply one batch of one shard; the watermark (ms since the epoch) has come to `now`. Raises RowFailed."""
+        """Apply one batch of one shard; `now` is the watermark (ms since the epoch). Raises RowFailed."""
         waiting = Arrangement(stores["waiting"], ArrangementSpec("waiting", "timed"), now)
         begun = Arrangement(stores["begun"], ArrangementSpec("begun", "multiset"), now)
         numbers = None
@@ -140,7 +144,7 @@ class MatchRecognize:
         )
 
     def _due(self, waiting: Arrangement, come: Changes, now: int) -> Entries:
-        """What the watermark has reached, of what waited and of what comes; the rest waits."""
+        """Return the buffered and new rows that the watermark has passed, and buffer the rest."""
         reached = last_place(now)
         due = waiting.between(np.zeros(1, np.uint64), np.array([reached]))
         waiting.append(-due)
@@ -152,7 +156,7 @@ class MatchRecognize:
     def _search(
         self, partitions: _Partitions, kept: _Held, numbered: _Held | None, now: int
     ) -> tuple[tuple[Emitted, Rows], Entries]:
-        """What comes out when the watermark is at `now`, and when the time is over of the matches that have begun."""
+        """Return the output at watermark `now`, and the entries for the end of time of started matches."""
         entries, position = partitions.entries, partitions.position
         times, readable = self.spec.times(entries.payload), self.spec.read(entries.payload)
         passed = None if now >= END else 1000 * now
@@ -171,7 +175,7 @@ class MatchRecognize:
         heads = np.empty(0, np.int64)
         if self.spec.pattern.within is not None:
             heads = open_from[open_from < partitions.stop]
-            # What began a match before has its end noted already.
+            # The end of a match that had started before is already stored.
             heads = heads[~(known[heads] & partitions.is_first[heads])]
         ends = _ends(entries.take(heads), later(times[heads], (self.spec.pattern.within or 0) - 1))
         return self._put_out(partitions, found, readable, numbered), ends
@@ -183,7 +187,7 @@ class MatchRecognize:
         readable: ReadableRows,
         numbered: _Held | None,
     ) -> tuple[Emitted, Rows]:
-        """What comes out, and what would if what measures come to fitted their types."""
+        """Return the output rows, and the rows that fail because a measure does not fit its type."""
         counts = np.array([len(each.matches) for each in found], np.int64)
         if not counts.any():
             return Emitted(Rows.empty()), Rows.empty()
@@ -204,7 +208,7 @@ class MatchRecognize:
         return net_rows_apart(failed, payload, seq, np.ones(len(rows), np.int64))
 
     def _entries(self, changes: Changes, now: int) -> Entries:
-        """Rows that come, at their times. What is behind the order of a row tells it from all others."""
+        """Return new rows as entries at their times; the arrival number that ends the sub-key distinguishes rows."""
         count, seq = len(changes), changes.seq
         ms = -(-self.spec.times(changes.payload) // 1000)
         sub_key = pc.binary_join_element_wise(changes.sub_key, _bytes(seq), pa.scalar(b"", pa.binary()))
@@ -222,9 +226,9 @@ class MatchRecognize:
 
 
 def _stage(due: Entries, most: int, now: int) -> tuple[Entries, Entries, int]:
-    """The first about so many of what is due up to `now`, the others, and the time, in ms, that all of the first have.
+    """Return about the first `most` of the entries due by `now`, the others, and the last time (ms) of the first.
 
-    Of one ms all is in the same stage: then all rows up to it are there.
+    Entries of one ms are in the same stage, so all rows up to that time are present.
     """
     if len(due) > most:
         at = time_at(int(np.partition(due.place, most - 1)[most - 1]))
@@ -236,9 +240,9 @@ def _stage(due: Entries, most: int, now: int) -> tuple[Entries, Entries, int]:
 
 @dataclass(slots=True)
 class _Held:
-    """What is kept of the partitions that something is due for, as the stages of a batch leave it; each entry once.
+    """The stored entries of the partitions with due entries, after the stages of a batch so far; each has weight 1.
 
-    `stored` says which of the entries the arrangement has, to which `write` adds the others.
+    `stored` says which entries the arrangement already has; `write` adds the others.
     """
 
     arrangement: Arrangement
@@ -247,7 +251,7 @@ class _Held:
 
     @classmethod
     def of(cls, arrangement: Arrangement, hashes: Uint64s | None) -> _Held:
-        """What is kept of partitions with these hashes; None for all that is kept."""
+        """Read the stored entries of partitions with these hashes; None for all partitions."""
         if hashes is None:
             found = arrangement.between(np.zeros(1, np.uint64), np.full(1, np.iinfo(np.uint64).max))
         else:
@@ -257,7 +261,7 @@ class _Held:
         return cls(arrangement, found, np.ones(len(found), np.bool_))
 
     def change(self, gone: Indices, come: Entries) -> None:
-        """Let go of the entries at these positions, and add others."""
+        """Remove the entries at these positions, and add others."""
         stays = np.ones(len(self.entries), np.bool_)
         stays[gone] = False
         self.arrangement.append(-self.entries.filter(~stays & self.stored))
@@ -265,16 +269,16 @@ class _Held:
         self.stored = np.append(self.stored[stays], np.zeros(len(come), np.bool_))
 
     def write(self) -> None:
-        """Bring the arrangement to what is held."""
+        """Append the new entries to the arrangement."""
         self.arrangement.append(self.entries.filter(~self.stored))
 
 
 @dataclass(frozen=True, slots=True)
 class _Partitions:
-    """The rows of partitions that something is due for, one partition after the other, each in its order.
+    """The rows of partitions with due entries, one partition after the other, each in its order.
 
-    `position` says where a row is in what is kept, -1 for one that is not. `number` is the partition that each row is
-    of, `begin` and `stop` where these lie.
+    `position` is the position of a row among the stored entries, -1 for a new row. `number` is the partition of each
+    row; `begin` and `stop` are the bounds of each partition.
     """
 
     entries: Entries
@@ -285,7 +289,7 @@ class _Partitions:
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
-        """Where each partition begins, and where it ends."""
+        """The begin and stop of each partition."""
         return list(zip(self.begin.tolist(), self.stop.tolist(), strict=True))
 
     @property
@@ -297,7 +301,7 @@ class _Partitions:
 
     @classmethod
     def of(cls, kept: Entries, due: Entries, *, everything: bool) -> _Partitions:
-        """The partitions that something is due for, or all of them, with what is kept of them."""
+        """Combine stored and due entries of the partitions with due entries or, if `everything`, of all partitions."""
         every = Entries.concat([kept, due])
         if not len(every):
             none = np.empty(0, np.int64)
@@ -320,7 +324,7 @@ class _Partitions:
 
 
 def _ends(heads: Entries, last: Int64s) -> Entries:
-    """When the time is over in which matches must be that begin with these rows; `last` is the end of it, in us."""
+    """Return the entries for the end of time of matches that begin with these rows; `last` is that time in us."""
     count = len(heads)
     none = constant(b"", count)
     ends = replace(heads, place=places(-(-last // 1000), heads.payload), sub_key=none, payload=none)
@@ -328,7 +332,7 @@ def _ends(heads: Entries, last: Int64s) -> Entries:
 
 
 def _numbered(numbered: _Held, partitions: _Partitions, counts: Int64s) -> Int64s:
-    """The numbers of the matches of partitions, which have so many, behind those that they had before."""
+    """Number the matches of partitions, `counts` per partition, after the matches that they had before."""
     own = partitions.entries.take(partitions.begin[counts > 0])
     counts, known = counts[counts > 0], numbered.entries
     both = Entries.concat([known, own])
@@ -347,7 +351,7 @@ def _numbered(numbered: _Held, partitions: _Partitions, counts: Int64s) -> Int64
 
 
 def _bytes(numbers: Int64s) -> pa.BinaryArray:
-    """Numbers as bytes that compare as they do."""
+    """Return numbers as bytes that compare as the numbers do."""
     octets = (numbers ^ np.int64(np.iinfo(np.int64).min)).astype(">i8")
     offsets = np.arange(len(numbers) + 1, dtype=np.int32) * 8
     return pa.Array.from_buffers(pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(octets)])

@@ -1,19 +1,19 @@
-"""The matches of a row pattern in partitions of rows, which stand in order.
+"""The search for matches of a row pattern in partitions of ordered rows.
 
-From a row on, the ways to match are tried in the order of preference, and the first that comes to its end is the match
-(SQL:2016). Where a way needs a row that has not come yet, nothing is known: it may still turn out to be the one. So
-the search of a partition ends there, and what comes before that row has been decided for good.
+From each row, the ways to match are tried in the order of preference, and the first that reaches its end is the match
+(SQL:2016). If a way needs a row that has not arrived yet, the result is undecided, because that way may still succeed.
+The search of the partition then stops, and everything before that row is final.
 
-A way that comes where another has failed before it, at the same step, row and knowledge of the match so far, is not
-gone again. So a pattern whose conditions are about rows alone costs no more than its steps times the rows, from one
-row on; where conditions ask for sums of what was matched, ways may differ for ever, and cost what they cost.
+A way that reaches the same step, row and state of the match as an earlier failed way is not tried again. So from one
+row on, a pattern whose conditions depend only on rows costs at most its steps times the rows. If conditions use
+aggregates of the matched rows, ways may never coincide, and there is no such limit.
 
-Conditions are tested in columns although ways are gone one step at a time. A search that needs to know whether a row
-fulfils a condition stops and asks; what all partitions ask for is computed at once. Of a condition on rows that are at
-most `NEAR` rows away, or on the row alone, it is computed for all rows of the batch when somebody asks for one. Of any
-other, for the rows that follow as well, as if they all were to fulfil it: twice as many each time; and if it is about
-the first row of a match, for some that follow as if they were that. So the number of such rounds is small for long
-stretches of one variable.
+Conditions are evaluated by columns although ways are tried one step at a time. A search that needs the value of a
+condition for a row pauses with a question; the questions of all partitions are then evaluated at once. If a condition
+reads only the row itself or rows at most `NEAR` rows away, the first question about it evaluates it for all rows of the
+batch. Other conditions are also evaluated for the following rows, under the assumption that all of these fulfil the
+condition, for twice as many rows each time. If the question is about the first row of a match, they are also evaluated
+for some following rows as possible first rows. So long runs of one variable need few rounds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rowkind.operators.match.partial_match import CallResults, ConditionCalls, P
 from rowkind.operators.match.pattern import Instruction, Program, Skip, first_variables
 
 NEAR = 4
-"""How many rows back a condition may look to be computed for all rows."""
+"""The maximum number of rows that a condition may look back to be evaluated for all rows."""
 
 _FEWEST, _MOST, _STARTS = 4, 4096, 256
 
@@ -42,17 +42,19 @@ _GO_ON = (
 )
 
 FALSE, TRUE, FAILED = 0, 1, 2
-"""What a condition is for a row: not true, true, or not to be computed."""
+"""The value of a condition for a row: not true, true, or failed to evaluate."""
 
 
 @dataclass(frozen=True)
 class PatternSpec:
-    """A pattern and when it matches.
+    """A pattern, its conditions, and where to continue after a match.
 
-    - `conditions`: of each variable, what its condition asks of the match so far; None for one that is always true.
-    - `within`: the time in microseconds in which all rows of a match lie, less than that apart; None for any time.
-    - `goes_on`: behind a match whose row to skip to is its first one, or not there, the search goes on at the next row;
-      else that is an error.
+    - `conditions`: for each variable, the calls that its condition reads from the match so far; None for a condition
+      that is always true.
+    - `within`: the exclusive limit, in microseconds, of the time between the first and the last row of a match; None
+      for no limit.
+    - `goes_on`: if the row to skip to is missing or the first row of the match, the search continues at the next row;
+      otherwise this is an error.
     """
 
     program: Program
@@ -63,21 +65,21 @@ class PatternSpec:
 
 
 class PatternRows(Protocol):
-    """The rows that are searched, by their numbers."""
+    """The searched rows, by row number."""
 
     def values(self, column: str) -> Sequence[Any]:
-        """The values of a column, of all rows."""
+        """Return the values of a column, for all rows."""
 
     def test(self, variable: int, rows: Indices, arguments: Sequence[Sequence[Any] | Indices]) -> Int8s:
-        """Whether each of these rows fulfils a variable's condition, by what its calls come to: FALSE, TRUE, FAILED."""
+        """Evaluate a variable's condition for these rows, given the values of its calls: FALSE, TRUE or FAILED."""
 
     def fail(self, variable: int, row: int, arguments: CallResults) -> None:
-        """Raise what is wrong with a row whose condition FAILED."""
+        """Raise the error of a row whose condition FAILED."""
 
 
 @dataclass(frozen=True)
 class PatternMatch:
-    """The rows of a match: from `start` on, each of a variable."""
+    """The rows of a match, from `start` on, with the variable of each."""
 
     start: int
     variables: tuple[int, ...]
@@ -85,7 +87,7 @@ class PatternMatch:
 
 @dataclass(frozen=True)
 class Searched:
-    """The matches of a partition, and the row from which on nothing is decided."""
+    """The matches of a partition, and the first row that is still undecided."""
 
     matches: list[PatternMatch]
     open_from: int
@@ -93,7 +95,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class _Question:
-    """Whether rows fulfil a condition: the one that is asked for, and those that may be asked for next."""
+    """A request to evaluate a condition: for the row that is needed, and for rows that may be needed next."""
 
     variable: int
     rows: list[int]
@@ -103,9 +105,9 @@ class _Question:
 
 @dataclass
 class _Reach:
-    """How far the search from a row on goes: to before `last`, which comes by `stop`; whether more rows may come.
+    """The limits of a search from a row: rows before `last`, which is at most `stop`, and whether more rows may arrive.
 
-    `ahead` is how many rows on the next question is about.
+    `ahead` is the number of following rows that the next question includes.
     """
 
     start: int
@@ -116,7 +118,7 @@ class _Reach:
 
 
 _Way = tuple[int, int, Any, tuple[int, ...], Any]
-"""A step, the row that it comes to, the match so far, the rows at marks, and the path to it."""
+"""A step, the next row, the state of the match, the rows at marks, and the path to the step."""
 
 _Undecided = Literal["undecided"]
 _Search = Generator[_Question, None, "PatternMatch | _Undecided | None"]
@@ -125,8 +127,8 @@ _Search = Generator[_Question, None, "PatternMatch | _Undecided | None"]
 class PatternSearch:
     """A search in partitions of `rows`, which have these `times`, in microseconds.
 
-    `passed` is the time, in microseconds, up to which no row can come any more; None where none can at all. Raises
-    RowFailed with the first row of a match behind which it cannot go on.
+    `passed` is the time, in microseconds, up to which no more rows can arrive; None if no rows can arrive at all.
+    Raises RowFailed with the first row of a match after which the search cannot continue.
     """
 
     def __init__(self, spec: PatternSpec, rows: PatternRows, times: Int64s, passed: int | None) -> None:
@@ -140,7 +142,7 @@ class PatternSearch:
         self._begins = self._where_matches_may_begin()
 
     def run(self, partitions: Sequence[tuple[int, int]]) -> list[Searched]:
-        """What is found in partitions, each from a row to before another."""
+        """Search partitions, each given by its first row and the row after its last."""
         searches = [self._partition(begin, stop) for begin, stop in partitions]
         found: dict[int, Searched] = {}
         asked: dict[int, _Question] = {}
@@ -157,7 +159,7 @@ class PatternSearch:
         return [found[number] for number in range(len(searches))]
 
     def _where_matches_may_begin(self) -> bytes | None:
-        """For each row whether the first row of a match can fulfil its condition; None where every row does."""
+        """Return for each row whether it can be the first row of a match; None if conditions do not restrict this."""
         count, first = len(self._times), first_variables(self._spec.program)
         if any(self._spec.conditions[variable] != () for variable in first):
             return None
@@ -188,7 +190,7 @@ class PatternSearch:
         return Searched(matches, stop)
 
     def _next(self, found: PatternMatch) -> int:
-        """The row behind a match from which on the search goes on."""
+        """Return the row at which the search continues after a match."""
         skip = self._spec.skip
         match skip.to:
             case "past last row":
@@ -207,7 +209,7 @@ class PatternSearch:
                 return found.start + max(place, 1)
 
     def _from(self, start: int, stop: int) -> _Search:
-        """The preferred match from a row on, None for none; "undecided" where that depends on rows to come."""
+        """Return the preferred match from a row on, None for none, or "undecided" if it depends on rows to come."""
         program, conditions, so_far_of = self._spec.program, self._spec.conditions, self._so_far
         reach = self._reach(start, stop)
         known = set[tuple[int, int, Any, Any]]()
@@ -224,7 +226,7 @@ class PatternSearch:
                     after = so_far_of.after(so_far, step.a, row)
                     if conditions[step.a] is not None:
                         held = self._held(step.a, row, so_far_of.arguments(step.a, after))
-                        # What is not known is asked for, and what FAILED is raised.
+                        # If the value is unknown, it is requested; if it is FAILED, the error is raised.
                         if held != TRUE and (
                             held == FALSE or (yield from self._asked(step.a, row, after, reach)) != TRUE
                         ):
@@ -246,7 +248,7 @@ class PatternSearch:
         return None
 
     def _reach(self, start: int, stop: int) -> _Reach:
-        """How far a match from a row on may go."""
+        """Return the limits of a match that starts at a row."""
         within = self._spec.within
         if within is None:
             return _Reach(start, stop, stop, waits=self._passed is not None)
@@ -256,7 +258,7 @@ class PatternSearch:
         return _Reach(start, last, stop, waits=waits)
 
     def _asked(self, variable: int, row: int, so_far: Any, reach: _Reach) -> Generator[_Question, None, int]:
-        """What a condition is for a row, asked for until it is known. Raises where it FAILED."""
+        """Request the value of a condition for a row until it is known. Raises RowFailed if it FAILED."""
         arguments = self._so_far.arguments(variable, so_far)
         held = self._held(variable, row, arguments)
         while held is None:
@@ -271,7 +273,7 @@ class PatternSearch:
         return held
 
     def _held(self, variable: int, row: int, arguments: CallResults) -> int | None:
-        """What a condition is for a row; None where that is not known yet."""
+        """Return the value of a condition for a row; None if it is not known yet."""
         if self._looks_near[variable]:
             near = _distances(row, arguments)
             if near is not None:
@@ -289,7 +291,7 @@ class PatternSearch:
         return _Question(variable, rows, asked, near)
 
     def _ask_of_other_starts(self, question: _Question, stop: int) -> None:
-        """Ask of the rows that follow as well whether they could be the first, in case this one is not."""
+        """Also ask about the following rows as possible first rows of a match, in case this one is not."""
         first = question.rows[0]
         for row in range(first + 1, min(first + _STARTS, stop) if question.near is None else first):
             question.rows.append(row)
@@ -303,7 +305,7 @@ class PatternSearch:
         for variable, near in dict.fromkeys((each.variable, each.near) for each in questions):
             if near is not None and (variable, near) not in self._near:
                 rows = np.arange(len(self._times))
-                # Before the first row there is none; nobody will ask.
+                # Row numbers before the first row become -1; their values are never used.
                 columns = [np.maximum(rows - far, -1) if far >= 0 else np.full(len(rows), -1) for far in near]
                 self._near[variable, near] = self._rows.test(variable, rows, columns).tobytes()
         for variable in dict.fromkeys(each.variable for each in questions if each.near is None):
@@ -321,7 +323,7 @@ class PatternSearch:
 
 
 def _moved_on(step: Instruction, at: int, row: int, marks: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
-    """The step and the marks behind a jump, a mark or the check of one, which takes no row; None for no way on."""
+    """Return the step and the marks after a jump, mark or moved instruction; None if the way fails."""
     match step.operation:
         case "jump":
             return step.a, marks
@@ -332,13 +334,13 @@ def _moved_on(step: Instruction, at: int, row: int, marks: tuple[int, ...]) -> t
 
 
 def _distances(row: int, arguments: CallResults) -> tuple[int, ...] | None:
-    """How far back the rows are that a condition asks for, -1 for none; None where one of them is not near."""
+    """Return how far back the rows are that a condition reads, -1 for none; None if one of them is not near."""
     distances = tuple([row - each if each >= 0 else -1 for each in arguments])
     return distances if all(far <= NEAR for far in distances) else None
 
 
 def _spelled(path: Any) -> tuple[int, ...]:
-    """The variables of the rows of a match, from the first on."""
+    """Return the variables of the rows of a match, from the first on."""
     found = []
     while path is not None:
         path, variable = path

@@ -1,1 +1,1 @@
-"""Inputs made exact, and rows that expire."""
+"""Normalization of inputs to exact changelogs, and expiry of rows."""

@@ -1,25 +1,27 @@
-"""Expiry: the exact +I and -D rows of an input that are alive, those that time takes away among them.
+"""Expiry: the exact +I and -D rows of an input's live rows, including retractions of rows whose TTL has passed.
 
-Maintains the rows of an input that were written no longer than a TTL ago. Elsewhere a TTL makes an operator forget a
-row without a word; here its time is told: it goes out as -D, and whoever comes after takes back what was made of it,
-as for any row that goes. So what lies above is the SQL over the rows that are alive, and needs no TTL of its own.
+Maintains the rows of an input that were written at most one TTL ago. In other operators, an expired row is dropped
+silently. Here the row is emitted as -D when it expires, and downstream operators retract its results as for any deleted
+row. So the downstream query runs over the live rows and needs no TTL of its own.
 
-"rows" holds the rows, as `operators.normalize.normalize` does, which this is with a clock. "agenda" has for each of
-them, in the order in which they were written, where it stands in there; an entry moves with its row when that is
-written again.
+State. "rows" stores the rows as `operators.normalize.normalize` does; this operator is a Normalize with a clock.
+"agenda" is a timer queue: for each row, in the order of write times, it stores the row's place in "rows". An entry
+moves when its row is rewritten.
 
-The walk: what is due is one range of the agenda, up to the time that lies a TTL back. The rows that it names go, and
-then the changes of the batch meet what is left: a retraction takes of equal rows the oldest that is alive, and one that
-finds none is taken for one of a row that has expired, which has been taken back already. A row that expires and comes
-again in one batch, as it was, stays. A refresh renews its row, and goes on where somebody further down has a TTL.
+The walk. The due entries are one range of the timer queue, up to the time one TTL ago. First the rows that they name
+are removed, then the changes of the batch are applied to the remaining rows. A retraction removes the oldest live one
+of equal rows. If it finds none, it is treated as the retraction of an expired row, which has already been retracted. A
+row that expires and is inserted unchanged in the same batch stays. A refresh renews its row, and is passed on if a
+downstream operator has a TTL.
 
-All rows of a batch are written at one time, so those that go at one time once came in one batch. Of more that are due,
-after a pause say, the oldest go first, and the others in the next batches; until then they are alive.
+All rows of a batch are written at one time, so rows that expire at the same time arrived in one batch. If too many rows
+are due, for example after a pause, the oldest are removed first and the others in the next batches; until then these
+are live.
 
-Where rows only come, and none replaces another, nothing has to be found by its key: the rows are in the agenda itself,
-and there is nothing else.
+If rows are only inserted, and none replaces another, rows need not be found by key. The rows are then stored in the
+timer queue itself, and "rows" does not exist.
 
-The times that are kept are those at which rows were written. So a TTL may be made longer or shorter at any time.
+The stored times are write times, so the TTL can be changed at any time.
 """
 
 from __future__ import annotations
@@ -47,16 +49,17 @@ from rowkind.operators.operator import Output
 from rowkind.operators.time.temporal_filter import last_place, places, time_at
 
 _AT_ONCE = 500_000
-"""About how many rows go in one batch."""
+"""The approximate maximum number of rows that expire in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The operator; it has no state of its own. Raises nothing.
+    """The operator. Its state is in the stores, not in this object. It raises no errors.
 
-    The plan provides what it does for a `Normalize`, and a TTL. `only_comes`: the input is a table that only inserts,
-    with no key by which a row could be written again. `most`: of the rows that are due, about how many go in one batch.
-    `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether one goes by the order of arrival.
+    The plan provides the same as for a `Normalize`, and a TTL. `only_comes`: the input is an insert-only table without
+    a key by which a row could be rewritten. `most`: the approximate number of due rows that are removed in one batch.
+    `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether a downstream operator uses the order of
+    arrival.
     """
 
     side: Side
@@ -67,7 +70,7 @@ class Expiry:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The agenda, and what it speaks of. Nothing of it expires by itself."""
+        """The timer queue, and the rows that it refers to. Neither has a TTL of its own."""
         return {"agenda": None} if self.only_comes else {"agenda": None, "rows": None}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -82,7 +85,8 @@ class Expiry:
         gone = rows.at(distinct(from_bytes(due.payload, pa.uint64()).to_numpy()))
         gone = gone.filter(gone.written_at <= until)
         assert gone.weight.sum() == due.weight.sum(), "the agenda has an entry for each row"
-        # What has gone before has been written at the same times, so that these are the rows after all that is due.
+        # Rows removed by earlier batches were written no later, so this sees exactly the rows that remain after all due
+        # ones.
         alive = self._rows(stores["rows"], now, until)
         batch = spelled_out_truncations(alive, batch)
         resolved = resolve(alive, batch, by_seq=side.by_seq, exact=side.exact)
@@ -103,7 +107,7 @@ class Expiry:
         )
 
     def _arrivals(self, changes: Changes, agenda: Arrangement, due: Entries, until: int, now: int) -> Output:
-        """The same of rows that only come."""
+        """Apply a batch of an insert-only input."""
         assert (changes.weight > 0).all(), "a table that only inserts takes nothing back"
         count, none = len(changes), constant(b"", len(changes))
         numbers, place = np.zeros(count, np.int64), places(np.full(count, now), changes.payload)
@@ -122,7 +126,7 @@ class Expiry:
         )
 
     def _rows(self, store: BlobStore, now: int, until: int) -> Arrangement:
-        """The rows that were written later than `until`; what comes is written now."""
+        """Open the rows that were written later than `until`; new rows are written at `now`."""
         side = self.side
         return Arrangement(
             store,
@@ -133,7 +137,7 @@ class Expiry:
         )
 
     def _due(self, agenda: Arrangement, now: int) -> tuple[Entries, int]:
-        """What goes in this batch: the entries, and the last time at which the rows were written."""
+        """Return the entries that are due in this batch, and the latest write time of their rows."""
         assert self.side.ttl_ms is not None, "without a TTL nothing expires"
         until = now - self.side.ttl_ms
         due = agenda.between(np.zeros(1, np.uint64), np.array([last_place(until)]))
@@ -143,14 +147,14 @@ class Expiry:
         return due, until
 
     def _next(self, agenda: Arrangement, until: int) -> int | None:
-        """When the next row goes, or sooner."""
+        """Return when the next row expires, or an earlier time; None if there are no rows."""
         assert self.side.ttl_ms is not None, "without a TTL nothing expires"
         place = agenda.first_after(int(last_place(until)))
         return None if place is None else time_at(place) + self.side.ttl_ms
 
 
 def _entries(rows: Entries) -> Entries:
-    """Where these rows stand, in the order in which they were written."""
+    """Return the timer queue entries of these rows, in the order of their write times."""
     at, none, numbers = to_bytes(pa.array(rows.place)), constant(b"", len(rows)), np.zeros(len(rows), np.int64)
     place = places(rows.written_at, at)
     return Entries(place, rows.hash, none, none, at, rows.weight, numbers, numbers, numbers.astype(np.int8))

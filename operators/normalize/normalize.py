@@ -1,22 +1,21 @@
-"""Normalize: the exact +I and -D rows of an input that leaves out old rows, repeats rows or retracts what is not there.
+"""Normalize: the exact +I and -D rows of an input that omits old rows, repeats rows or retracts missing rows.
 
 Maintains its input's rows, as the input's layout defines them: the last row of each key for an upsert topic, the
-multiset of rows for a source without a key. One arrangement, "rows", holds them by key.
+multiset of rows for a source without a key. One arrangement, "rows", stores them by key.
 
-What comes out is what changes in there. A row that is replaced goes as it is stored, whatever its retraction or its
-tombstone looks like; a row that comes again as it is emits nothing; a retraction that finds nothing changes nothing
-and is unmatched. So whoever comes after may count on every retraction having its insertion, byte for byte.
+The output is the changes of these rows. A replaced row is retracted as it is stored, regardless of its retraction's or
+its tombstone's payload. A row that arrives unchanged emits nothing. A retraction that finds no row changes nothing and
+is unmatched. So downstream operators can rely on every retraction having its insertion, byte for byte.
 
-A row that has expired is gone without a word: it stays in the output, and its successor comes as a new row. A later
-retraction of it ends here as unmatched, as in Flink's own normalization: whether it is one too many, which is what a
-normalize is there to hold back, or one that comes late, cannot be told. A row that comes again as it is goes on as a
-refresh where somebody further down has a TTL.
+A row expires silently: it stays in the output, and its successor is emitted as a new row. A later retraction of it is
+unmatched, as in Flink's normalization. A superfluous retraction, which a Normalize must filter out, cannot be
+distinguished from a late one. A row that arrives unchanged is emitted as a refresh if a downstream operator has a TTL.
 
-A truncation retracts all rows that are stored (`operators.normalize.truncation`).
+A truncation retracts all stored rows (`operators.normalize.truncation`).
 
-The arrival number of a row is that of the change that wrote it last. With `arrivals`, a row that is written again with
-equal values is retracted with its old number and inserted with its new one, so that its place among equal rows does not
-depend on the cut of the input into batches.
+The arrival number of a row is that of the change that wrote it last. With `arrivals`, a row that is rewritten with
+equal values is retracted with its old number and inserted with its new one. So its position among equal rows does not
+depend on how the input is cut into batches.
 """
 
 from __future__ import annotations
@@ -39,12 +38,13 @@ from rowkind.operators.operator import Output
 
 @dataclass(frozen=True, slots=True)
 class Normalize:
-    """The operator; it has no state of its own.
+    """The operator. Its state is in the stores, not in this object.
 
-    The plan provides: for an upsert topic, or a retract topic whose bare +U replaces, the layout "one row per key" with
-    the primary key as key and no sub-key, by seq; for a retract topic without a primary key, the layout "multiset" with
-    any key that spreads the rows, the one of the consumer say. A tombstone needs its key only; its payload is not read.
-    `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether one goes by the order of arrival.
+    The plan provides a layout. For an upsert topic, or a retract topic in which a bare +U replaces a row, it is "one
+    row per key" with the primary key as key and no sub-key, by seq. For a retract topic without a primary key, it is
+    "multiset" with any key that distributes the rows, such as the consumer's. A tombstone needs only its key; its
+    payload is not read. `refreshes`: whether a downstream operator has a TTL. `arrivals`: whether one uses the order of
+    arrival.
     """
 
     side: Side

@@ -1,8 +1,8 @@
-"""Single row: the rows of a scalar subquery, of which there may be one at most.
+"""Single row: the result of a scalar subquery, which may have at most one row.
 
 Maintains its input's rows in one arrangement, "rows", and emits the changes to them. After each batch it checks that at
-most one row is left. Within a batch there may be more: a batch that inserts the new row and deletes the old one is
-fine, in either order. As Flink's SINGLE_VALUE, which checks after every change. A row that has expired does not count.
+most one row is left. Within a batch there may be more: a batch may insert the new row and delete the old one, in either
+order. Flink's SINGLE_VALUE, by contrast, checks after every change. An expired row does not count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowkind.operators.operator import Output
 
 @dataclass(frozen=True, slots=True)
 class SingleRow:
-    """The operator. All its input has one key, and so is in one shard; the layout is "multiset".
+    """The operator. All of its input has one key, and so is in one shard; the layout is "multiset".
 
     `query` is the subquery's text. `refreshes`: whether a downstream operator has a TTL.
     """

@@ -1,1 +1,1 @@
-"""Window functions with an order."""
+"""Window functions over ordered rows."""

@@ -1,8 +1,8 @@
-"""Frames: which rows of its partition a row sees, as ranges of places in rows that are in order.
+"""Frames: which rows of its partition a window function sees for each row, as ranges of positions in ordered rows.
 
-A frame is measured in rows, or by how far apart the values are that the rows are ordered by. Its edges are signed:
-below zero so far before the row, above zero behind it, zero at the row (by values: at the first or last of its peers,
-the rows with the same order key), and None for the edge of the partition.
+A frame is measured in rows, or in distances between the values that the rows are ordered by. Its edges are signed
+numbers: negative before the row, positive after it. Zero is the row itself or, by values, the first or last of its
+peers (the rows with the same order key). None is the edge of the partition.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rowkind.operators.over.order_distance import Scale
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """Rows by partition in order, of each a stretch of all that there are.
+    """Rows in order, each with the stretch of its partition that is available.
 
-    - `begin` and `stop` are for each row where its stretch begins, and where the next one does; `peer` and `peer_stop`
-      the same for its peers, which are all there.
+    - `begin` and `stop`: for each row, where its stretch begins and where the next one begins; `peer` and `peer_stop`
+      are the same for its peers, all of which are available.
     - `begins` and `ends`: whether the stretch begins and ends where the partition does.
-    - `value`: by which distances are measured, on its `scale`; None where there are none.
+    - `value`: the values by which distances are measured, on the `scale`; None if there are none.
     """
 
     begin: Indices
@@ -43,14 +43,14 @@ class Stretches:
     def of(
         cls, key: Indices, order: Int64s, begins: Mask, ends: Mask, value: Int64s | None, *, scale: Scale
     ) -> Stretches:
-        """Rows of these partitions with these order keys, by number."""
+        """Return the stretches of rows of these partitions, with these order keys given as numbers."""
         new = key[1:] != key[:-1]
         begin, stop = _groups(new, len(key))
         peer, peer_stop = _groups(new | (order[1:] != order[:-1]), len(key))
         return cls(begin, stop, peer, peer_stop, begins, ends, value, scale)
 
     def from_last_before(self, asked: Mask) -> tuple[Stretches, Indices]:
-        """The stretches from the last row before the first that is `asked` on, where there is one; and these rows."""
+        """Shorten stretches to begin with the last row before the first `asked` one, if any; also return that row."""
         at = np.arange(len(self))
         first = np.full(len(self) + 1, len(self))
         np.minimum.at(first, self.begin[asked], at[asked])
@@ -60,9 +60,9 @@ class Stretches:
         return replace(self, begin=begin, begins=self.begins & ~on), np.flatnonzero(on & (at == last))
 
     def frame(self, frame: Frame) -> tuple[Indices, Indices, Mask]:
-        """Where the frame of each row begins and stops, the same where it is empty, and where that is not certain.
+        """Return where the frame of each row begins and stops (equal if it is empty), and where this is uncertain.
 
-        A frame from the beginning of the partition begins with the stretch.
+        A frame that starts at the beginning of the partition begins with the stretch.
         """
         at = np.arange(len(self))
         unsure = np.zeros(len(self), np.bool_)
@@ -91,7 +91,7 @@ class Stretches:
         return first, np.maximum(first, np.clip(last, self.begin, self.stop)), unsure
 
     def _search(self, distance: int, side: Literal["left", "right"]) -> Indices:
-        """Where values of the stretch begin (or, on the right, stop) that are no further than so far from the row's."""
+        """Return where the values within a distance of each row's value begin or, with side "right", stop."""
         assert self.value is not None, "distances are measured by values"
         rows, wanted = len(self), self.scale.moved(self.value, distance)
         _, rank = np.unique(np.concatenate([self.value, wanted]), return_inverse=True)
@@ -101,7 +101,7 @@ class Stretches:
 
 
 def _groups(new: Mask, count: int) -> tuple[Indices, Indices]:
-    """Where the group of each of `count` rows begins, and where the next one does; each but the first may begin one."""
+    """Return where the group of each of `count` rows begins and stops; `new` marks the rows that begin a group."""
     starts = np.append(0, np.flatnonzero(new) + 1)[:count]
     sizes = np.diff(np.append(starts, count))
     return np.repeat(starts, sizes), np.repeat(starts + sizes, sizes)

@@ -1,4 +1,4 @@
-"""The window functions by name, and frames: which rows of its partition a row sees."""
+"""The window functions by name, and frames: which rows of its partition a window function sees for each row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OverFunction = OverAggregate | Picked | Neighbour | Numbering | Placing
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The rows from `start` to `end`; by values these are distances in the unit of the values, of doubles codes."""
+    """The rows from `start` to `end`; for "range" these are distances in units of the values, codes for doubles."""
 
     kind: Literal["rows", "range"]
     start: int | None
@@ -29,21 +29,21 @@ class Frame:
 
     @property
     def behind(self) -> int:
-        """How far behind a row there are rows that see it, where the frame is not from the partition's beginning."""
+        """How far after a row other rows may see it, if the frame does not start at the partition's beginning."""
         return max(0, -(self.start or 0))
 
     @property
     def before(self) -> int:
-        """How far before a row there are rows that see it."""
+        """How far before a row other rows may see it."""
         return max(0, self.end or 0)
 
     @property
     def by_distance(self) -> bool:
-        """Whether values alone say which rows see a row, so that none sees one that is too far away."""
+        """Whether the values alone decide which rows see a row, so that rows too far away never do."""
         return self.kind == "range" and self.start is not None and self.end is not None and self.measured
 
 
 def code(value: float) -> int:
-    """A double as a number with the order of doubles: the bits of its absolute value, with its sign."""
+    """Return the code of a double: the bits of its absolute value as an integer, with its sign."""
     (size,) = struct.unpack(">q", struct.pack(">d", abs(value)))
     return int(-size if value < 0 else size)

@@ -1,15 +1,16 @@
-"""What a window function gives each row, over rows in the order of their partitions, by columns.
+"""The result of a window function for each row, computed by columns over the rows in the order of their partitions.
 
     added        COUNT, SUM, AVG, BOOL_AND, BOOL_OR    differences of exact prefix sums
-    extreme      MIN, MAX                              a table of the least of 1, 2, 4, … rows; or the least so far
-    picked       FIRST_VALUE, NTH_VALUE, LAST_VALUE    the row at a place of the frame
-    neighbour    LAG, LEAD                             the row so many rows away
-    numbers      ROW_NUMBER, RANK, DENSE_RANK          how many rows, or different order keys, there are so far
-    places       NTILE, PERCENT_RANK, CUME_DIST        the row's place among all of its partition
+    extreme      MIN, MAX                              a table of minima over 1, 2, 4, … rows; or a running minimum
+    picked       FIRST_VALUE, NTH_VALUE, LAST_VALUE    the row at a position in the frame
+    neighbour    LAG, LEAD                             the row a number of rows away
+    numbers      ROW_NUMBER, RANK, DENSE_RANK          the count of rows, or of different order keys, so far
+    places       NTILE, PERCENT_RANK, CUME_DIST        the row's position among all rows of its partition
 
-What looks back to the beginning of the partition is *running*: it carries with each row what it has made of all rows
-up to it. So a stretch need not begin where the partition does: what its first row carries stands for all rows before.
-Sums are exact (`columns.exact_numbers`), so that they are those of the aggregates, whatever came and went.
+A function that looks back to the beginning of the partition is *running*: each row carries the function's state over
+all rows up to it. So a stretch need not begin where the partition does: the state that its first row carries stands for
+all rows before. Sums are exact (`columns.exact_numbers`), so that they equal those of aggregates, regardless of earlier
+insertions and retractions.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from rowkind.operators.over.value_functions import LagPick, LastPick, NeighbourP
 from rowkind.operators.over.window_call import Computed, Given, OverCall, replaced, totals_of
 
 _Sum = tuple[Int64s, ExactNumbers, Int64s]
-"""How many values, their exact sum, and of doubles how many are NaN and infinite."""
+"""The number of values, their exact sum, and for doubles the number of NaNs and infinities."""
 
 
 def computed(call: OverCall) -> Computed:
-    """What computes a call."""
+    """Return the implementation of a call."""
     if call.function == "lag" and call.skips:
         return LagPick(call)
     return _COMPUTED[call.function](call)
@@ -71,13 +72,13 @@ class _Counted:
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """SUM and AVG. Of doubles NaN and the two infinities are counted apart."""
+    """SUM and AVG. For doubles, NaNs and the two infinities are counted separately."""
 
     call: OverCall
 
     @property
     def kinds(self) -> str:
-        """Of what is carried: the count, the number, and of doubles those that are not finite."""
+        """The kinds of the carried columns: the count, the number, and for doubles the counts of non-finite values."""
         return ("nbnnn" if self._doubles else "nb") if self.call.running else ""
 
     @property
@@ -85,7 +86,7 @@ class Summed:
         return bool(pa.types.is_floating(_aggregate(self.call).argument_type))
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """The results, and what is carried."""
+        """Return the results, and the carried columns."""
         (count, sums, specials), carried = self._sums(given)
         doubles = self._doubles
         finish = Sums(_aggregate(self.call)).finish
@@ -96,14 +97,14 @@ class Summed:
         return result, [count, sums.to_bytes(), *(specials.T.copy() if doubles else ())]
 
     def misfits(self, given: Given, output: pa.Array) -> Mask:
-        """Which of these results do not fit their type."""
+        """Return which of these results do not fit their type."""
         if not output.null_count:
             return np.zeros(len(output), np.bool_)
         (count, _, _), _ = self._sums(given)
         return misfits(output, count)
 
     def _sums(self, given: Given) -> tuple[_Sum, _Sum]:
-        """The sum over the frame of each row, and from the beginning up to it."""
+        """Return the sum over the frame of each row, and the sum from the beginning up to each row."""
         call = _aggregate(self.call)
         values, counted = given.counted(call)
         assert values is not None, "sums have an argument"
@@ -156,7 +157,8 @@ class _Extreme:
 
         if not self.call.running:
             return extremes.finish(value(_least(rank, given.first, given.stop, nothing))), []
-        # The ranks of each stretch lie below all of those before, so that one running minimum serves all of them.
+        # The ranks of each stretch are shifted below those of all earlier stretches, so that one running minimum serves
+        # all.
         depth = given.rows.begin * (nothing + 1)
         least = np.minimum.accumulate(rank - depth) + depth
         best = np.where(given.stop > given.first, np.append(least, nothing)[given.stop - 1], nothing)
@@ -164,7 +166,7 @@ class _Extreme:
 
 
 def _least(rank: Int64s, first: Indices, stop: Indices, nothing: int) -> Int64s:
-    """The least rank from each `first` to before `stop`, both from a table of the least of 2**level rows from each."""
+    """Return the least rank from each `first` to before `stop`, from a table of minima over 2**level rows."""
     length = stop - first
     level = np.frexp(np.maximum(length, 1).astype(np.float64))[1] - 1
     result = np.full(len(rank), nothing)
@@ -209,7 +211,7 @@ class _Placed:
                 return pa.array((rows.peer - rows.begin) / np.maximum(size - 1, 1)), []
             case "cume_dist":
                 return pa.array((rows.peer_stop - rows.begin) / size), []
-        # The first tiles have one row more each, where they cannot have equally many.
+        # If the rows do not divide evenly, the first tiles have one row more each.
         number, (least, larger) = np.arange(len(given)) - rows.begin, np.divmod(size, self.call.nth)
         behind = number - larger * (least + 1)
         tile = np.where(behind < 0, number // (least + 1), larger + behind // np.maximum(least, 1))

@@ -1,7 +1,7 @@
-"""What distances between the values of an order are: of whole numbers, or of doubles, which are kept as numbers, too.
+"""Distances between order values, which are integers or doubles; doubles are stored as integer codes.
 
-The number of a double, its *code* (`framing.code`), has the order of doubles, NaN behind all others as in Spark, and
-turning its sign over turns the order over.
+The *code* of a double (`framing.code`) has the order of doubles, with NaN after all others as in Spark. Negating the
+codes reverses the order.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from rowkind.operators.columns.exact_numbers import Doubles
 from rowkind.operators.over.framing import code
 
 LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-"""The values of rows without one, before or behind all others."""
+"""The values of rows whose order value is NULL, which come before or after all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How far values are from each other. Distances and values are codes where they are `doubles`."""
+    """The scale by which distances are measured. If `doubles`, values and distances are codes of doubles."""
 
     doubles: bool = False
 
     def moved(self, values: Int64s, distance: int) -> Int64s:
-        """Values so much further on; those of rows without one stay where they are, and none goes so far."""
+        """Return values moved by a distance; the values of NULL rows do not move, and no other value reaches them."""
         if self.doubles:
-            # NaN is near to itself only.
+            # NaN is only near itself.
             return np.where(_below(values, _NAN), codes(_sum(values, _doubles(np.array([distance])))), values)
         if distance < 0:
             result = np.where(values < LEAST + 1 - distance, LEAST + 1, values + distance)
@@ -37,7 +37,7 @@ class Scale:
         return np.where((values == LEAST) | (values == LARGEST), values, result)
 
     def reach(self, values: Int64s, distance: int) -> Int64s:
-        """At least as far on as values may be from which these are so far back, after rounding."""
+        """Return a bound on the values that, moved back by the distance and rounded, can still reach these values."""
         found = self.moved(values, distance)
         if not self.doubles or not distance:
             return found
@@ -47,18 +47,18 @@ class Scale:
 
 
 WHOLE = Scale()
-"""That of whole numbers."""
+"""The scale of integers."""
 
 
 def codes(values: Doubles) -> Int64s:
-    """The codes of doubles."""
+    """Return the codes of doubles."""
     plain = np.where(np.isnan(values), np.nan, values + 0.0)
     size = np.abs(plain).view(np.int64)
     return np.where(plain < 0, -size, size)
 
 
 def _sum(values: Int64s, others: Doubles) -> Doubles:
-    """Of codes and doubles; what is too large is infinite."""
+    """Add codes and doubles; an overflow is infinite."""
     with np.errstate(over="ignore"):
         return _doubles(values) + others
 
@@ -72,6 +72,6 @@ _NAN, _INFINITE = code(math.nan), code(math.inf)
 
 
 def _below(numbers: Int64s, bound: int) -> Mask:
-    """Which of them are codes of smaller size than this one, and so not NULL either."""
+    """Return which numbers are codes of smaller absolute value than the bound, and therefore not NULL."""
     result: Mask = (numbers > -bound) & (numbers < bound)
     return result

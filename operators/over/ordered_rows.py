@@ -1,4 +1,4 @@
-"""The rows of some partitions in order, as a batch finds them and leaves them."""
+"""The rows of the touched partitions in order, before and after a batch."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LAST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """Rows of partitions in order: those that stay, those that go, and those that come.
+    """Rows of partitions in order: those that stay, those that are retracted, and those that are inserted.
 
-    - `key` and `order` are their partitions and order keys by number.
-    - `was` and `now`: whether the row is there before the batch and after it.
-    - `stored`: the row with its results and what it carries, empty where it comes.
+    - `key` and `order`: their partitions and order keys, as numbers.
+    - `was` and `now`: whether the row is present before the batch and after it.
+    - `stored`: the row with its results and carried columns; empty for an inserted row.
     """
 
     entries: Entries
@@ -37,13 +37,13 @@ class OrderedRows:
 
     @property
     def changed(self) -> Mask:
-        """The rows that come or go."""
+        """The rows that are inserted or retracted."""
         changed: Mask = self.was != self.now
         return changed
 
     @classmethod
     def of(cls, keys: TouchedKeys, stored: Entries, kinds: str, gone: Entries, come: Entries) -> OrderedRows:
-        """The rows that are stored with their results, of which some go; only partitions with changes."""
+        """Order the stored and the inserted rows of partitions with changes, and mark the retracted ones."""
         touched = np.zeros(len(keys.hash) + 1, np.bool_)
         for part in (gone, come):
             touched[keys.find(part)] = True
@@ -62,12 +62,12 @@ class OrderedRows:
 
     @property
     def payload(self) -> pa.BinaryArray:
-        """The input's rows."""
+        """The input rows."""
         return self.entries.payload
 
 
 def _taken(rows: Entries, gone: Entries) -> Mask:
-    """Which of the rows go; of equal ones as many as there are."""
+    """Return which of the rows are retracted; of equal rows, as many as were retracted."""
     if not len(gone):
         return np.zeros(len(rows), np.bool_)
     both = Entries.concat([rows, gone])
@@ -82,9 +82,9 @@ def _taken(rows: Entries, gone: Entries) -> Mask:
 
 
 def _in_order(entries: Entries, key: Indices, order: Int64s, counts: Sequence[Int64s]) -> Indices:
-    """The order of rows by partition, order key, arrival, and what is in them.
+    """Return the order of rows by partition, order key, arrival and payload.
 
-    Rows that agree in all of that are in the order in which they got their results: `counts` go up with each of them.
+    Rows that agree in all of these keep the order in which they got their results: `counts` increase with each of them.
     """
     at = np.lexsort((entries.seq, order, key))
     same = np.logical_and.reduce([column[at][1:] == column[at][:-1] for column in (entries.seq, order, key)])

@@ -1,29 +1,29 @@
-"""OVER with an order: each row with what window functions make of the rows around it.
+"""OVER with an order: each row with the results of window functions over the rows around it.
 
-Maintains every row of the input with its results. The rows of a partition are in the order of their order key, ties in
-that of arrival; a change concerns the rows whose frames it is in, and no others are sent again.
+Maintains every row of the input with its results. The rows of a partition are ordered by their order key, ties by
+arrival. A change affects only the rows whose frames contain it, and only those rows are emitted again.
 
     SUM(v) OVER (ORDER BY t)            rows  3 . 5       results  3 . 8
-    4 comes between the two             rows  3 4 5                3 7 12       one row comes, one changes
+    4 is inserted between the two       rows  3 4 5                3 7 12       one row is inserted, one updated
 
-The walk. What is there around each change is read from the state, as many rows before and behind as frames reach
-(`over_spans`). Rows whose frames are known, and in which the batch may have changed something, are computed anew by
-columns (`over_function`). What they were is read and never computed. A frame from the beginning of the partition needs
-no rows before: each row carries what has been made of all rows up to it. Then all rows behind a change are read, of
-which there are none where rows come at the end.
+The walk. The surroundings of each change are read from the state, as many rows before and after it as frames reach
+(`operators.over.spans`). Rows whose frames are known and may have changed are recomputed by columns
+(`operators.over.function`). Their old results are read and never recomputed. A frame from the beginning of the
+partition needs no earlier rows: each row carries the state of its functions over all rows up to it. In that case all
+rows after a change are read; there are none if rows are inserted at the end.
 
-State: `rows`, layout *ordered*: every row of the input, by partition and order key, in which retractions find theirs.
-`results`, in the same order: the same rows, with their results and what they carry. With a TTL, a row that has expired
-is as if it had never been for what comes next to it, and what has been made of it stays in what rows carry.
+State. Arrangement "rows", layout *ordered*, stores every row of the input by partition and order key; retractions find
+their rows in it. Arrangement "results", in the same order, stores the same rows with their results and carried columns.
+With a TTL, an expired row no longer exists for later changes next to it, but its effect remains in the state that other
+rows carry.
 
-Where rows come in the order of their time and none is taken back, as below a result that is final, nothing comes
-between rows that are there. Then there are no `rows`, and `results` has the tail of each partition: what frames of
-later rows reach, and the last row with what it carries. Where all frames are bounded by values, a row expires once rows
-have come, in whatever partition, whose values are too far away for them to see it. So a partition that nothing comes to
-any more is let go of.
+If rows are inserted in the order of their time and never retracted, as downstream of a final result, no row is inserted
+between existing rows. In that case "rows" does not exist, and "results" stores the tail of each partition: the rows
+that the frames of later rows reach, and the last row with its carried state. If all frames are bounded by values, a row
+expires once a row in any partition has arrived whose value is too far away to see it. So idle partitions are evicted.
 
-(Batched and incremental, the operator of Leis and others, "Efficient Processing of Window Functions in Analytical SQL
-Queries", VLDB 2015.)
+(A batched and incremental form of the operator in Leis and others, "Efficient Processing of Window Functions in
+Analytical SQL Queries", VLDB 2015.)
 """
 
 from __future__ import annotations
@@ -58,25 +58,27 @@ from rowkind.operators.over.window_call import CallArguments, Given, OverCall, S
 
 _SPARE = 2
 _FAILED = 1
-"""The mark of a row with its results that is not emitted: one of them does not fit its type."""
+"""The mark of a row that is not emitted because one of its results does not fit its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverSpec:
-    """What the plan provides: keys and sub-keys as for a rank, and retractions with the full row that they take back.
+    """The specification of an OVER.
 
-    - `arguments` gives those of the calls for payloads, and `packed` makes bytes of their results; a row that is
-      emitted is the payload and these.
-    - `values`: what payloads are ordered by as numbers that ascend, where a frame goes by distances, on this `scale`;
-      `LEAST` or `LARGEST` where the value is NULL.
-    - `by_seq`: the changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset
-      of signed rows (an operator).
-    - `counts_unmatched`: retractions that find no row come back as unmatched.
-    - `until`: when rows may be let go of, by a watermark; None where they have no time of their own.
-    - `refreshes`: whether somebody further down has a TTL.
-    - `ahead`: of rows that come in the order of their partitions, those of one value in one batch, and never go, how
-      far behind a row's value its results may change, in units of `values`. None where rows come in any order.
-    - `fallible`: the numbers of calls of SUM and AVG whose results fail a row where they do not fit their types.
+    The plan provides keys and sub-keys as for a rank. Retractions carry the full row that they retract.
+    - `arguments` returns the arguments of the calls for payloads, and `packed` packs their results into bytes. An
+      emitted row is the payload followed by these bytes.
+    - `values`: the order values of payloads as ascending numbers on the `scale`, if a frame is measured in distances;
+      `LEAST` or `LARGEST` for NULL.
+    - `by_seq`: the changes of one row are applied in the order of seq (a source); otherwise each batch is a net
+      multiset of signed rows (an operator).
+    - `counts_unmatched`: retractions that find no row are returned as unmatched.
+    - `until`: the time when a row may be evicted by a watermark; None if rows have no time of their own.
+    - `refreshes`: whether a downstream operator has a TTL.
+    - `ahead`: set if rows are inserted in the order of their partitions, all rows of one value in one batch, and never
+      retracted. It is the distance after a row's value within which changes may affect its results, in units of
+      `values`. None if rows arrive in any order.
+    - `fallible`: the numbers of the SUM and AVG calls whose row fails if the result does not fit its type.
     """
 
     calls: tuple[OverCall, ...]
@@ -94,46 +96,46 @@ class OverSpec:
 
     @property
     def running(self) -> bool:
-        """Whether all rows behind a change may change."""
+        """Whether a change may affect all rows after it."""
         return any(call.running for call in self.calls)
 
     @property
     def whole(self) -> bool:
-        """Whether all rows before a change may change."""
+        """Whether a change may affect all rows before it."""
         return any(call.whole for call in self.calls)
 
     @property
     def carries_on(self) -> bool:
-        """Whether the rows before those concerned need not be read."""
+        """Whether the rows before the affected ones need not be read."""
         expires = self.ttl_ms is not None or self.until is not None
         return not self.whole and not (expires and any(call.running and call.looks_back for call in self.calls))
 
     @property
     def span(self) -> int | None:
-        """How far the values of rows that see each other are apart; None where rows are kept however far that is."""
+        """The maximum distance between the values of rows that see each other; None if it does not limit the state."""
         if self.ahead is None or not all(call.frame.by_distance for call in self.calls):
             return None
         return self.back("range") + self.ahead
 
     @property
     def kinds(self) -> str:
-        """The columns of what is stored of a row: what it is, its results, and what it carries."""
+        """The kinds of the stored columns of a row: the payload, the packed results, and the carried columns."""
         return "bb" + "".join(computed(call).kinds for call in self.calls)
 
     def reach(self, kind: str) -> tuple[int, int]:
-        """How far behind and before a row there are rows that see it, in frames of this kind."""
+        """How far after and before a row there may be rows that see it, in frames of this kind."""
         frames = [call.frame for call in self.calls if call.frame.kind == kind]
         return max((each.behind for each in frames), default=0), max((each.before for each in frames), default=0)
 
     def back(self, kind: str) -> int:
-        """How far before a row the edges of its frames of this kind are, but for the beginning of the partition."""
+        """How far before a row its frames of this kind reach, ignoring edges at the partition's beginning."""
         frames = [call.frame for call in self.calls if call.frame.kind == kind]
         return max((-edge for each in frames for edge in (0, each.start, each.end) if edge is not None), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The operator; it has no state of its own."""
+    """The operator. Its state is in the stores, not in this object."""
 
     spec: OverSpec
 
@@ -150,7 +152,7 @@ class Over:
         until, moment = spec.until, now
         if spec.span is not None and spec.values is not None:
             until = _Leaving(spec.values, spec.span)
-            # No row comes any more whose value is less.
+            # No later row has a smaller value.
             moment = int(spec.values(comes.payload).min()) if len(comes) else LEAST
         kept = {
             name: Arrangement(stores[name], ArrangementSpec(name, "ordered", spec.ttl_ms, until=until), moment)
@@ -189,7 +191,7 @@ class Over:
         )
 
     def _steps(self, results: Arrangement, keys: TouchedKeys, gone: Entries, come: Entries) -> _Steps:
-        """What becomes of rows with their results."""
+        """Return the changes to the rows with their results."""
         spec, found = self.spec, [_Steps(*[Entries.empty()] * 4)]
         on, back = spec.running or spec.whole or spec.ahead is not None, not spec.carries_on or spec.ahead is not None
         places = np.concatenate([gone.place, come.place])
@@ -204,12 +206,12 @@ class Over:
         return _Steps(*map(Entries.concat, zip(*(each.parts for each in found), strict=True)))
 
     def _computed(self, line: OrderedRows, reading: SpansRead) -> tuple[_Steps, Indices]:
-        """What becomes of the rows, and of which spans more must be read to be certain."""
+        """Return the changes to the rows, and the spans of which more must be read to be certain."""
         spec, own = self.spec, reading.own(line.entries.place)
-        # Of a partition of which the tail is kept, what was before is in what that carries.
+        # If only the tail of a partition is stored, its first row carries the state of all earlier rows.
         begins, ends = (reading.begins if spec.ahead is None else reading.vacant)[own], reading.ends[own]
         key = line.key * len(reading.ends) + own
-        # What refers to the rows before the batch and after it, in one order.
+        # The rows before the batch and those after it, in one order.
         values = None if spec.values is None else spec.values(line.payload)
         every = Stretches.of(key, line.order, begins, ends, values, scale=spec.scale)
         concerned = self._concerned(every, line.changed)
@@ -221,12 +223,12 @@ class Over:
         results, wants = self._results(line, now, rows, concerned[now])
         steps = self._changed(line, results)
         if spec.ahead is not None:
-            # All that there is of the partitions has been read.
+            # The partitions have been read completely.
             return steps, np.empty(0, np.int64)
         return steps, np.concatenate([own[concerned & edges], own[now[wants]]])
 
     def _results(self, line: OrderedRows, now: Indices, rows: Stretches, asked: Mask) -> tuple[_Results, Mask]:
-        """The rows after the batch with their results, and which of these are not certain."""
+        """Return the rows after the batch with their results, and which of these are uncertain."""
 
         def seeded(stretches: Stretches, seeds: Indices) -> tuple[Stretches, Seeds]:
             stored = line.stored.take(pa.array(now[seeds]))
@@ -255,7 +257,7 @@ class Over:
         return _Results(now, rows, asked, payload, np.where(failed, _FAILED, 0).astype(np.int8)), unsure
 
     def _changed(self, line: OrderedRows, results: _Results) -> _Steps:
-        """What becomes of rows with their results, given those after the batch."""
+        """Return the changes to the rows, given their results after the batch."""
         now, was = results.at, line.was[results.at]
         anew = results.asked & ~results.same(line)
         old = np.concatenate([np.flatnonzero(line.was & ~line.now), now[anew & was]])
@@ -271,7 +273,7 @@ class Over:
         return _Steps(before, after, after.filter(seen[new]), past_rows)
 
     def _seen(self, rows: Stretches, ahead: int) -> Mask:
-        """The rows that later ones see, or those whose results may change, with the ones before them that carry on."""
+        """Return the rows to keep: those that later rows see, those whose results may change, and those just before."""
         at, first = np.arange(len(rows)), rows.stop
         if rows.value is not None and len(rows):
             oldest = self.spec.scale.moved(rows.value[rows.stop - 1], -self.spec.back("range") - ahead)
@@ -282,7 +284,7 @@ class Over:
         return seen
 
     def _concerned(self, rows: Stretches, changed: Mask) -> Mask:
-        """The rows in whose frames there may be something else than before."""
+        """Return the rows whose frames may contain a change."""
         at, spec = np.arange(len(rows)), self.spec
         if not len(rows):
             return changed
@@ -290,7 +292,7 @@ class Over:
         group_of = np.cumsum(rows.begin == at) - 1
         first = np.minimum.reduceat(np.where(changed, at, len(at)), starts)[group_of]
         last = np.maximum.reduceat(np.where(changed, at, -1), starts)[group_of]
-        # Where partitions share their places, one may have been read for the changes of the other.
+        # If partitions share places, rows may have been read because of the other partition's changes.
         touched = last >= 0
         first, last = np.where(touched, first, 0), np.where(touched, last, 0)
         behind, before = spec.reach("rows")
@@ -312,7 +314,7 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """From which value on rows that come do not see these rows any more."""
+    """The value from which on inserted rows no longer see these rows."""
 
     values: Callable[[pa.BinaryArray], Int64s]
     span: int
@@ -323,7 +325,7 @@ class _Leaving:
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """The rows after a batch: where they are, those that may differ, and each packed with its results and its mark."""
+    """The rows after a batch: their positions, which may differ, and each packed with its results and its mark."""
 
     at: Indices
     rows: Stretches
@@ -332,7 +334,7 @@ class _Results:
     mark: Int8s
 
     def same(self, line: OrderedRows) -> Mask:
-        """Which of them are stored just so."""
+        """Return which rows are already stored in exactly this form."""
         same = np.zeros(len(self.at), np.bool_)
         stays = np.flatnonzero(line.was[self.at])
         stored = line.stored.take(pa.array(self.at[stays]))
@@ -343,9 +345,9 @@ class _Results:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Rows with their results: as they are no longer `before`, and `after`; of these the ones that are `stored`.
+    """Changes to rows with results: the old form `before`, the new form `after`, and which of the latter are `stored`.
 
-    `past` are rows that are not kept any more, and have been put out for good.
+    `past` are rows whose results are final and that are no longer stored.
     """
 
     before: Entries
@@ -355,5 +357,5 @@ class _Steps:
 
     @property
     def parts(self) -> tuple[Entries, Entries, Entries, Entries]:
-        """All of them, in this order."""
+        """All four parts, in this order."""
         return self.before, self.after, self.stored, self.past

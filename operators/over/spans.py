@@ -1,12 +1,12 @@
-"""Spans: the pieces of partitions that a batch's changes make an OVER read, each as far as frames reach.
+"""Spans: the parts of partitions that an OVER reads around a batch's changes, each as far as frames reach.
 
     rows       . . . . . 1 . . . . . . . . 2 3 . . .
     changes              ^                 ^ ^
     spans          [. . . 1 . . .]   [. . . 2 3 . . .]
 
-Each change is a span of its own at first, and is read some rows before it and behind it. What meets becomes one span.
-How far away the last row is that matters nobody knows, so that each reading goes four times as far as the one before,
-for all spans at once. Where all rows behind a change matter, or all before it, the partition is one span.
+Initially each change is a span of its own, and some rows before and after it are read. Spans that meet are merged. The
+distance to the last row that matters is unknown, so each reading goes four times as far as the one before, for all
+spans at once. If a change may affect all rows after it or all rows before it, the partition is one span.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The places of the first and the last change of each span, in order; partitions may share one.
+    """The places of the first and the last change of each span, in order; several spans may share a partition.
 
-    `enough` is how many rows are to be read before and behind.
+    `enough` is the number of rows to read before and after each span.
     """
 
     low: Uint64s
@@ -37,7 +37,7 @@ class Spans:
 
     @classmethod
     def around(cls, places: Uint64s, enough: int, *, apart: bool) -> Spans:
-        """These places, each by itself where `apart`, else from the first to the last of each partition."""
+        """Make a span of each of these places if `apart`, else one per partition from its first to its last place."""
         low = high = distinct(places)
         if not apart:
             new = (low[1:] & UPPER_ORDERED) != (low[:-1] & UPPER_ORDERED)
@@ -46,30 +46,30 @@ class Spans:
 
     @property
     def first(self) -> Uint64s:
-        """Where their partitions begin."""
+        """The places at which their partitions begin."""
         return self.low & UPPER_ORDERED
 
     @property
     def last(self) -> Uint64s:
-        """Where their partitions end."""
+        """The places at which their partitions end."""
         return self.low | ~UPPER_ORDERED
 
     def of(self, places: Uint64s) -> Mask:
-        """Which of these places are of their partitions."""
+        """Return which of these places belong to their partitions."""
         return is_in(places & UPPER_ORDERED, self.first)
 
     def with_others(self, which: Indices) -> Mask:
-        """Some of them, by number, and all others of the same partitions."""
+        """Return a mask of these spans, given by number, and of all others in the same partitions."""
         return is_in(self.first, distinct(self.first[which]))
 
     def longer(self, which: Indices) -> Spans:
-        """Of some of them more is to be read, and once more of the others of their partitions; the rest is done."""
+        """Return the spans to read again: all in the partitions of `which`, and `which` four times as far."""
         enough, again = self.enough.copy(), self.with_others(which)
         enough[which] *= 4
         return Spans(self.low[again], self.high[again], enough[again])
 
     def read(self, rows: Arrangement, *, back: bool, on: bool) -> SpansRead:
-        """What is there of them, from the beginning of their partitions where `back`, to the end where `on`."""
+        """Read the rows of the spans, from the beginning of their partitions if `back`, to their end if `on`."""
         begin, end = self.first, self.last
         follows = np.append(False, begin[1:] == begin[:-1])[: len(begin)]
         assert not ((back or on) and follows.any()), "a partition that is read to an end is one span"
@@ -92,13 +92,13 @@ class Spans:
 
 
 def _largest(values: Int64s, starts: Indices) -> Int64s:
-    """The largest of each group of values."""
+    """Return the largest value of each group."""
     return np.maximum.reduceat(values, starts) if len(starts) else values
 
 
 @dataclass(frozen=True, slots=True)
 class SpansRead:
-    """The spans that came of it, from and up to which place they have been read, and the rows there."""
+    """The merged spans, the first and last places that have been read, and the rows there."""
 
     spans: Spans
     begin: Uint64s
@@ -107,7 +107,7 @@ class SpansRead:
 
     @property
     def begins(self) -> Mask:
-        """Which spans have been read from the beginning of their partitions on."""
+        """Which spans have been read from the beginning of their partitions."""
         result: Mask = self.begin == self.spans.first
         return result
 
@@ -119,10 +119,10 @@ class SpansRead:
 
     @property
     def vacant(self) -> Mask:
-        """In which partitions there is nothing."""
+        """Which spans are in partitions without rows."""
         return ~is_in(self.spans.first, distinct(self.rows.place & UPPER_ORDERED))
 
     def own(self, places: Uint64s) -> Indices:
-        """The span in which each of these places is."""
+        """Return the span that contains each of these places."""
         found: Indices = np.searchsorted(self.begin, places, side="right") - 1
         return found

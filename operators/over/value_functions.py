@@ -1,8 +1,10 @@
-"""Window functions that pick the value of a row: a place of the frame, or so many rows away.
+"""Window functions that pick the value of one row: at a position in the frame, or a number of rows away.
 
-FIRST_VALUE, NTH_VALUE      with each row goes how many there are up to it, and the value once there are enough
-LAST_VALUE                  nothing; where rows without a value are passed over, the last value so far
-LAG, LEAD                   nothing; where rows without a value are passed over, the last values so far
+The columns that each row carries:
+
+    FIRST_VALUE, NTH_VALUE      the number of rows up to it, and the value once there are enough rows
+    LAST_VALUE                  nothing; with IGNORE NULLS, the last value so far
+    LAG, LEAD                   nothing; LAG with IGNORE NULLS, the last values so far
 """
 
 from __future__ import annotations
@@ -21,22 +23,22 @@ from rowkind.operators.over.window_call import Given, OverCall, replaced, totals
 
 @dataclass(frozen=True, slots=True)
 class NthPick:
-    """With each row goes how many there are up to it, and the value once there are enough."""
+    """FIRST_VALUE and NTH_VALUE. Each row carries the number of rows up to it, and the value once there are enough."""
 
     call: OverCall
 
     @property
     def kinds(self) -> str:
-        """What goes with each row."""
+        """The kinds of the carried columns."""
         return "nb" if self.call.running else ""
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """The value of each row, and what goes with it."""
+        """Return the value of each row, and the carried columns."""
         values = value_bytes.canonical(_argument(self.call, given))
         nth, running, seeds = self.call.nth, self.call.running, given.seeds
         steps = _with_value(self.call, values).astype(np.int64)
         if running:
-            # A first row that stands for those before has the value with it if there have been enough.
+            # A first row that stands for the rows before it carries the value if there have been enough rows.
             steps[seeds.rows] = seeds.columns[0]
             had = seeds.columns[0] >= nth
             stored = _of_bytes(seeds.columns[1], values.type)
@@ -54,17 +56,17 @@ class NthPick:
 
 @dataclass(frozen=True, slots=True)
 class LastPick:
-    """Where rows are passed over, the last value so far goes with each row."""
+    """LAST_VALUE. With IGNORE NULLS, each row carries the last value so far."""
 
     call: OverCall
 
     @property
     def kinds(self) -> str:
-        """What goes with each row."""
+        """The kinds of the carried columns."""
         return "b" if self.call.running else ""
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """The value of each row, and what goes with it."""
+        """Return the value of each row, and the carried columns."""
         values = _argument(self.call, given)
         if self.call.running:
             values = value_bytes.canonical(values)
@@ -79,17 +81,17 @@ class LastPick:
 
 @dataclass(frozen=True, slots=True)
 class LagPick:
-    """LAG that passes over rows: with each row go the last values so far, as many as it goes back, the latest first."""
+    """LAG with IGNORE NULLS: each row carries the last values so far, as many as LAG goes back, the latest first."""
 
     call: OverCall
 
     @property
     def kinds(self) -> str:
-        """What goes with each row."""
+        """The kinds of the carried columns."""
         return "b" * self.call.nth
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """The value of each row, and what goes with it."""
+        """Return the value of each row, and the carried columns."""
         values, seeds = value_bytes.canonical(_argument(self.call, given)), given.seeds
         counts = _with_value(self.call, values)
         counts[seeds.rows] = False
@@ -101,7 +103,7 @@ class LagPick:
         every = pa.concat_arrays([values, *(_of_bytes(column, values.type) for column in seeds.columns)])
 
         def last(number: int, stop: Indices) -> pa.Array:
-            """The value that is the so manieth last before each place, of those that a first row stands for as well."""
+            """Return the value `number` values before each position, including the values that a first row carries."""
             missing = number - (totals[stop] - totals[begin])
             older = len(values) + (missing - 1) * len(seeds.rows) + seed
             own = np.searchsorted(totals[1:], totals[stop] - number + 1)
@@ -114,13 +116,13 @@ class LagPick:
 
 @dataclass(frozen=True, slots=True)
 class NeighbourPick:
-    """LAG and LEAD: the row that is all of the frame."""
+    """LAG and LEAD: the frame consists of the one row whose value is returned."""
 
     call: OverCall
     kinds: str = ""
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """The value of each row, and what goes with it."""
+        """Return the value of each row; nothing is carried."""
         there = given.stop > given.first
         return _or_default(_at(_argument(self.call, given), given.first, there), there, self.call, given), []
 
@@ -131,12 +133,12 @@ def _argument(call: OverCall, given: Given) -> pa.Array:
 
 
 def _with_value(call: OverCall, values: pa.Array) -> Mask:
-    """The rows that are not passed over."""
+    """Return the rows that IGNORE NULLS does not skip; without it, all rows."""
     return to_mask(values.is_valid()) if call.skips else np.ones(len(values), np.bool_)
 
 
 def _or_default(values: pa.Array, there: Mask, call: OverCall, given: Given) -> pa.Array:
-    """The values, or the default of the row where there is none."""
+    """Return the values, or the row's default if there is no value."""
     if call.default is None:
         return values
     missing = np.flatnonzero(~there)
@@ -144,7 +146,7 @@ def _or_default(values: pa.Array, there: Mask, call: OverCall, given: Given) -> 
 
 
 def _at(values: pa.Array, places: Indices, there: Mask) -> pa.Array:
-    """The values at places; NULL where nothing is there."""
+    """Return the values at these places; NULL if there is none."""
     return values.take(pa.array(np.where(there, places, 0), mask=~there))
 
 

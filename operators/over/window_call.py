@@ -1,4 +1,4 @@
-"""One call of a window function, and what it is given: rows with their frames, in the order of their partitions."""
+"""One call of a window function, and its input: rows with their frames, in the order of their partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CallArguments = Mapping[str, pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """The first rows of the stretches that begin later than their partitions, and the columns that they carry."""
+    """The first rows of the stretches that begin after the start of their partition, and their carried columns."""
 
     rows: Indices
     columns: Sequence[Column]
@@ -29,7 +29,7 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The rows, where the frame of each begins and stops, the arguments of calls, and what stands for rows before."""
+    """The rows, the beginning and end of each frame, the arguments of the calls, and the seeds for earlier rows."""
 
     rows: Stretches
     first: Indices
@@ -42,11 +42,11 @@ class Given:
 
     @property
     def so_far(self) -> tuple[Indices, Indices]:
-        """From the beginning of the stretch up to each row."""
+        """The ranges from the beginning of the stretch up to and including each row."""
         return self.rows.begin, np.arange(1, len(self) + 1)
 
     def counted(self, call: AccumulatorCall) -> tuple[pa.Array | None, Mask]:
-        """The values of an aggregate, and which rows count."""
+        """Return the argument of an aggregate, and which rows count."""
         counted = np.ones(len(self), np.bool_)
         if call.filter is not None:
             counted = to_mask(self.arguments[call.filter].fill_null(fill_value=False))
@@ -57,8 +57,8 @@ class Given:
 class OverCall:
     """One call: an aggregate as an `AccumulatorCall`, or any other function with the name of its argument.
 
-    `nth` is the number of the row in the frame, or how many rows away it is; `default` what is given where there is no
-    such row: the name of an argument, None for NULL. `skips`: rows without a value are passed over (IGNORE NULLS).
+    `nth` is the position of the row in the frame, or the number of rows that it is away. `default` is the name of the
+    argument to return if there is no such row; None for NULL. `skips`: IGNORE NULLS, rows without a value are skipped.
     """
 
     function: OverFunction
@@ -71,38 +71,38 @@ class OverCall:
 
     @property
     def running(self) -> bool:
-        """Whether it depends on all rows from the beginning of the partition on."""
+        """Whether the result depends on all rows from the beginning of the partition."""
         return self.frame.start is None and (self.function != "last_value" or self.skips)
 
     @property
     def looks_back(self) -> bool:
-        """Whether its frame ends before the row, so that what the row before carries is too much."""
+        """Whether the frame ends before the row, so that the previous row's carried state includes too many rows."""
         return self.frame.end is not None and self.frame.end < 0
 
     @property
     def whole(self) -> bool:
-        """Whether it depends on all rows up to the end of the partition."""
+        """Whether the result depends on all rows up to the end of the partition."""
         return self.frame.end is None
 
 
 class Computed(Protocol):
-    """What computes one call; `kinds` are the columns that each row carries, as for `packed_columns.unpack`."""
+    """The implementation of one call; `kinds` are the columns that each row carries, as for `packed_columns.unpack`."""
 
     @property
     def kinds(self) -> str:
-        """A letter per column."""
+        """One letter per carried column."""
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """The result of each row, and what it carries."""
+        """Return the result of each row, and the carried columns."""
 
 
 def totals_of(values: Int64s) -> Int64s:
-    """The sums before each row, and of all."""
+    """Return the sum before each row, followed by the total."""
     return np.concatenate([np.zeros((1, *values.shape[1:]), np.int64), np.cumsum(values, axis=0)])
 
 
 def replaced(values: pa.Array, rows: Indices, others: pa.Array) -> pa.Array:
-    """The values with others at some rows."""
+    """Return the values with those at `rows` replaced by others."""
     if not len(rows):
         return values
     at = np.arange(len(values))

@@ -1,8 +1,8 @@
-"""The first row of each partition, where rows only come: what is left of a rank by ROW_NUMBER from 1 to 1.
+"""The first row of each partition of an insert-only input: a rank by ROW_NUMBER from 1 to 1.
 
-Maintains one row per partition, the least by (order key, arrival, payload), in layout *last write*. A row that comes
-and is not less than what is there, or than another that comes, leaves no trace; so a batch looks its partitions up,
-finds the least row of each and writes those that are new. There is nothing to number and nothing that could move up.
+Maintains one row per partition, the least by (order key, arrival, payload), in layout *last write*. An inserted row
+that is not less than the stored row and all other inserted rows has no effect. So a batch looks up its partitions,
+finds the least row of each and writes the new ones. There are no rows to number, and none that could move up.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rowkind.operators.rank.ranking import Ties
 from rowkind.operators.rank.rows import byte_ranks
 
 Measure = Callable[[Indices], Int64s]
-"""Numbers of rows, less for rows further in front."""
+"""Returns a number for each of these rows; smaller numbers rank first."""
 
 
 class FirstRowStep(NamedTuple):
-    """Rows that go, with weight -1, and that come, with weight 1."""
+    """Retracted rows with weight -1, and inserted rows with weight 1."""
 
     payload: pa.BinaryArray
     seq: Int64s
@@ -34,7 +34,7 @@ class FirstRowStep(NamedTuple):
 
 
 def replace_first(arrangement: Arrangement, gone: Entries, come: Entries, ties: Ties) -> FirstRowStep:
-    """Change the arrangement by rows that go, which are there, and rows that come; what that does to its rows."""
+    """Apply retracted rows, which are stored, and inserted rows to the arrangement; return the change of its rows."""
     stored = arrangement.lookup(np.concatenate([gone.hash, come.hash]))
     before, count = len(stored), len(stored) + len(come)
     hashes = np.concatenate([stored.hash, come.hash, gone.hash])
@@ -58,7 +58,7 @@ def replace_first(arrangement: Arrangement, gone: Entries, come: Entries, ties: 
 
 
 def _first(rows: Indices, of: Indices, measures: Iterator[Measure]) -> Indices:
-    """The first of these rows of each group; `of` tells the groups."""
+    """Return the first of these rows in each group; `of` has the group of each row."""
     rows, found = rows[np.argsort(of[rows])], []
     for measure in measures:
         same = of[rows][1:] == of[rows][:-1]
@@ -72,7 +72,7 @@ def _first(rows: Indices, of: Indices, measures: Iterator[Measure]) -> Indices:
 
 
 def _measures(stored: Entries, come: Entries, ties: Ties) -> Iterator[Measure]:
-    """Each decides where those before do not, the last one always; of rows stored and, after them, those that come."""
+    """Yield measures, each of which breaks ties of those before; rows are the stored ones, then the inserted ones."""
     sub_key, seq = concat_binary([stored.sub_key, come.sub_key]), np.concatenate([stored.seq, come.seq])
     if lengths(sub_key).any():
         yield lambda rows: order_code(sub_key.take(pa.array(rows))).astype(np.int64)
@@ -83,7 +83,7 @@ def _measures(stored: Entries, come: Entries, ties: Ties) -> Iterator[Measure]:
 
 
 def _least(owner: Indices, numbers: Int64s) -> Mask:
-    """Which rows have the least number of their group; the rows of a group stand together."""
+    """Return which rows have the least number of their group; the rows of a group must be adjacent."""
     starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
     least = np.minimum.reduceat(numbers, starts)
     result: Mask = numbers == np.repeat(least, np.diff(np.append(starts, len(owner))))

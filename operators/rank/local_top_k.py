@@ -1,10 +1,10 @@
-"""The first step of a rank, taken by each task before rows are shuffled: what cannot reach the range is not sent.
+"""Local top-k: each task drops rows that cannot reach a rank's range before the shuffle.
 
-Of a partition's rows in one task's part of a batch, all but the first few stand behind `last` others, and so they do
-among all rows of the partition. A partition with a tenth of all rows, or with every one of them because there is no
-PARTITION BY, then sends a handful from each task. That holds where no row that stays behind could ever be wanted: rows
-only come (strategy `append`), or get better under an identity that they keep (`improving`). Of what only comes, ties
-are told apart by arrival as far as that costs nothing; else all of them are sent.
+In a task's part of a batch, all but the first few rows of a partition rank after `last` others. They do so in the whole
+partition too, and are not sent. A partition that has a tenth of all rows, or all rows because there is no PARTITION BY,
+then costs a handful of rows from each task. This is valid only if a dropped row can never be needed later: rows are
+only inserted (strategy `append`), or only improve under an identity that they keep (`improving`). In insert-only inputs
+ties are broken by arrival if that is cheap; otherwise all tied rows are sent.
 
 This is the local step of a Top-N as in MapReduce's combiners; Flink SQL has none for streams.
 """
@@ -23,7 +23,7 @@ from rowkind.operators.columns.order_code import BITS, order_code
 from rowkind.operators.rank.ranking import Ranking
 
 WORTH = 0.5
-"""How many rows may be sent per change for the step to pay, as far as the number of partitions tells."""
+"""The maximum number of rows sent per change for which the step pays, estimated from the number of partitions."""
 
 _MOST_PARTITIONS = 1 << (64 - BITS)
 
@@ -31,10 +31,10 @@ _MOST_PARTITIONS = 1 << (64 - BITS)
 def local_top_k(
     ranking: Ranking, changes: Changes, identity: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None
 ) -> Changes:
-    """Those changes that may make a difference to a bounded rank of strategy `append`; with an identity, `improving`.
+    """Return the changes that may affect a bounded rank of strategy `append` or, with an identity, `improving`.
 
-    `identity` gives the unique key's bytes of payloads, as `RankSpec` has it. Retractions stay with the insertions of
-    their identity, or as they are where there is none.
+    `identity` returns the unique key's bytes of payloads, as in `RankSpec`. Retractions are kept if the insertion of
+    their identity is kept, or if there is none.
     """
     come = np.flatnonzero(changes.weight > 0)
     hashes = changes.hash[come]
@@ -55,7 +55,7 @@ def local_top_k(
 
 
 def _newest(rows: Groups, seq: Int64s, come: Indices) -> Indices:
-    """The latest of the rows `come` of each group that has one."""
+    """Return the latest of the rows `come` in each group that has one."""
     in_order = come[np.argsort(seq[come], kind="stable")]
     latest = np.full(rows.count, -1)
     latest[rows.ids[in_order]] = in_order
@@ -63,7 +63,7 @@ def _newest(rows: Groups, seq: Int64s, come: Indices) -> Indices:
 
 
 def _may_reach(ranking: Ranking, changes: Changes, rows: Indices) -> Mask:
-    """Which of these rows stand, among them, in front of or level with the last one of the range."""
+    """Return which of these rows rank, among them, before the last row of the range or level with it."""
     assert ranking.last is not None, "only a bounded rank has a local top-k"
     of = group(changes.hash[rows], [changes.key.take(pa.array(rows))])
     partition = of.ids.astype(np.uint64) << np.uint64(BITS)
@@ -76,7 +76,7 @@ def _may_reach(ranking: Ranking, changes: Changes, rows: Indices) -> Mask:
 
 
 def _place(ranking: Ranking, changes: Changes, rows: Indices) -> Uint64s:
-    """Numbers of `BITS` bits that never contradict the order of the rows."""
+    """Return numbers of `BITS` bits that never contradict the order of the rows."""
     sub_key = changes.sub_key.take(pa.array(rows))
     if lengths(sub_key).any() or ranking.function != "row_number":
         return order_code(sub_key)

@@ -1,48 +1,49 @@
-"""Rank: the rows of each partition whose ROW_NUMBER, RANK or DENSE_RANK lies in a range, with numbers or without.
+"""Rank: the rows of each partition whose ROW_NUMBER, RANK or DENSE_RANK is in a range, with or without the numbers.
 
-Maintains, of the multiset of its input's rows, those with first <= number <= last, counted per partition in the order
-of the order key; of these, where there is a further condition on a row and its numbers, those of which that is true.
-Numbers by all three functions in one order come from one state. Equal order keys: ROW_NUMBER puts the earlier arrival
-first (by seq, then by payload) or, told so by `ties`, the later one; the other two give equal numbers. One arrangement,
-"rows", in layout *ordered*: rows by partition and order key. A deduplication is ROW_NUMBER 1: the first or the last row
-by a time, or by arrival where all are ties.
+Maintains, of the multiset of its input's rows, those with first <= number <= last, numbered per partition in the order
+of the order key. An optional further condition on a row and its numbers restricts them further. Numbers by all three
+functions in one order use the same state. For equal order keys, ROW_NUMBER ranks the earlier arrival first (by seq,
+then by payload) or, depending on `ties`, the later one; RANK and DENSE_RANK give equal numbers. One arrangement,
+"rows", in layout *ordered*, stores rows by partition and order key. A deduplication is ROW_NUMBER 1: the first or last
+row by a time, or by arrival if all rows are ties.
 
-The walk. Changes are resolved to rows that come and go; what else of the touched partitions matters is looked up; the
-rows are put in order once and numbered twice, without those that come and without those that go; the difference is
-emit. Without a number in the output a row has changed where it entered or left the result; with one, where a number
-of it did.
+The walk. The changes are resolved to inserted and retracted rows, and the other relevant rows of the touched partitions
+are looked up. The rows are sorted once and numbered twice, once without the inserted rows and once without the
+retracted ones; the difference is emitted. If the output has no number, a row changes when it enters or leaves the
+result; otherwise it also changes when one of its numbers does.
 
-Without a `last` every row may be in the result, and a change may give every row behind it another number. Then either
-no number is told from the others beyond some point: all these are `settled` + 1, and the partition is read up to there;
-what lies beyond has that number before and after. Or the whole partition is read for every change of it.
+Without a `last`, every row may be in the result, and a change may renumber every row after it. If numbers beyond some
+point are not distinguished, all of them count as `settled` + 1. The partition is then read up to that point; rows
+beyond it have that number before and after. Otherwise, the whole partition is read for every change.
 
-Strategies, as the plan picks them by what it knows of the input:
+Strategies, which the plan chooses by what it knows of the input:
 
-    append      rows only come. State: rows with number <= last; no other can reach the range any more.
-    improving   rows are identified by a unique key, within one partition; an update never makes the order key larger,
-                and none is deleted for good. State: rows with RANK <= last; with ROW_NUMBER too, because an update
-                that keeps the order key may still put its row behind its ties. Not for DENSE_RANK, whose numbers
-                shrink when two rows become ties.
-    retract     anything. State: all rows. A partition is read from its first row on, as far as the range and what is
-                gone from it demand, and never beyond. Rows that share an order code are read together, but of very many
-                ties ROW_NUMBER reads only the first. RANK and DENSE_RANK number all ties alike, and so read them all.
-                To find a retracted row among ties, the payloads of all of these are compared: 25 ms for a million.
+    append      rows are only inserted. State: rows with number <= last; other rows can never reach the range.
+    improving   rows are identified by a unique key, within one partition; an update never increases the order key,
+                and no row is deleted permanently. State: rows with RANK <= last. This holds for ROW_NUMBER too,
+                because an update that keeps the order key may move its row behind its ties. Not for DENSE_RANK,
+                whose numbers decrease when two rows become ties.
+    retract     any change. State: all rows. A partition is read from its first row on, as far as the range and the
+                retracted rows require, and no further. Rows that share an order code are read together, but of very
+                many ties ROW_NUMBER reads only the first. RANK and DENSE_RANK give all ties one number, so they read
+                all of them. To find a retracted row among ties, the payloads of all ties are compared: 25 ms for a
+                million rows.
 
-A row that was dropped, because it could not reach the range, is not there to be retracted: with `append` such a
-retraction is unmatched, with `improving` no retraction ever is.
+A row that was dropped because it could not reach the range cannot be found by a later retraction. With `append` such a
+retraction is unmatched; with `improving` no retraction is ever unmatched.
 
-Where a partition keeps a single row, as with `append` and ROW_NUMBER up to 1, there is no more to it: the arrangement
-is in layout *last write* and the walk is `operators.rank.first_row`.
+If a partition stores a single row, as with `append` and ROW_NUMBER up to 1, the arrangement is in layout *last write*
+and the walk is `operators.rank.first_row`.
 
-Expiry. A row is invisible from written_at + TTL on: it counts no more, and what was emitted because of it stays, as in
-Flink. What follows it moves up when something in the partition changes, not before. So with a TTL the numbers of the
-visible rows do not tell what is in the output, and each row's mark keeps it: the number under which it is out, or 1
-where numbers are not emitted; 0 where it is not out. A retraction of a row that has expired is unmatched, whatever it
-was the reason for, as in Flink.
+Expiry. A row is invisible from written_at + TTL on: it is no longer counted, and the rows emitted because of it stay,
+as in Flink. The rows after it move up when something in the partition changes, not before. So with a TTL the numbers of
+the visible rows do not determine what is in the output. Each row's mark records it instead: the number under which the
+row is in the output, 1 if numbers are not emitted, or 0 if it is not in the output. The retraction of an expired row is
+unmatched, regardless of the output that the row caused, as in Flink.
 
-A row that is written again goes and comes. So does one that is refreshed, which keeps its arrival and with that its
-number. Where that leaves it under the number under which it is out, nothing is emitted but, where somebody further down
-has a TTL, a refresh.
+Internally, a rewritten row is retracted and inserted. So is a refreshed row, which keeps its arrival number and
+therefore its rank. If it is still in the output under the same number, nothing is emitted, except a refresh if a
+downstream operator has a TTL.
 """
 
 from __future__ import annotations
@@ -70,48 +71,47 @@ from rowkind.operators.rank.ranking import RankFunction, Ranking
 from rowkind.operators.rank.rows import Candidates, RankOrder, Touched
 
 MARGIN = 8
-"""Rows read of a partition beyond the range, so that a few that are gone make no second reading necessary."""
+"""The number of rows read beyond the range, so that a few retracted rows do not require a second reading."""
 
 Numbers = Mapping[RankFunction, Int64s]
-"""By function the number of each row, 0 where it is not there."""
+"""The number of each row by function, 0 if the row is absent."""
 
 _LARGEST_MARK = 127
 
 _ALL = 1 << 48
-"""More rows than there are."""
+"""A bound above every possible number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankSpec:
-    """What a rank computes, and what the plan must provide for it.
+    """The specification of a rank, and the input that the plan must provide.
 
-    Of the changes, all of side 0:
+    Changes, all of side 0:
+    - `key`: comparable bytes of the PARTITION BY columns, never null; all NULLs are one partition. Without PARTITION
+      BY, the same constant in every row.
+    - `sub_key`: comparable bytes of the ORDER BY columns, with directions and NULLS FIRST / LAST applied. Empty if all
+      rows are ties. The columns need not be in the payload.
+    - `seq`: arrival numbers, as scans and operators assign them.
+    - `kind`: +I and +U for the strategy `append`. For `improving`, +I and +U, each of which replaces the row with its
+      unique key; -U and -D are allowed if the batch also inserts a row with the same unique key. For `retract`, every
+      retraction carries the full row that it retracts, so an upsert input must be normalized first.
 
-    - `key`: comparable bytes of the PARTITION BY columns, null safe: never null, all NULLs are one partition. Without
-      PARTITION BY, one constant, the same in every row.
-    - `sub_key`: comparable bytes of the ORDER BY columns, directions and NULLS FIRST / LAST as SQL has them. Empty
-      where all rows are ties. The columns need not be in the payload.
-    - `seq`: arrival, as scans and operators number it.
-    - `kind`: +I and +U for the strategy `append`. For `improving` +I and +U, each of which replaces the row with its
-      unique key; -U and -D may be there where an insertion of the same unique key is in the same batch. For `retract`
-      every retraction carries the full row that it retracts, so an upsert input must be normalised first.
-
-    Of this spec:
-
-    - `numbered` makes output rows of payloads and their `numbers`, the ranking's own where no others are named; None
-      where the query does not use them.
-    - `admits` says of payloads and their numbers by the functions in `asked`, all rows of the range, which are in the
-      result. Bounded or not, what it says of a row may depend on nothing else.
-    - `bound`: without a `last`, the largest number that `admits` could let through of each row, which is the same for
-      all rows that a partition ever has.
-    - `identity` gives the unique key's bytes of payloads; for `improving` only. The partition must not change while the
-      unique key stays.
-    - `by_seq`: the changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset
-      of signed rows (an operator).
-    - `counts_unmatched`: retractions that find no row come back as unmatched.
-    - `ttl_ms`: with it and with `numbered` there is one number, and that is 127 at most.
-    - `until`: until when rows are kept, the same for all of a partition; None where they have no time of their own.
-    - `refreshes`: whether somebody further down has a TTL.
+    Fields:
+    - `numbered` makes output rows from payloads and their `numbers`, by default the number of the ranking's own
+      function; None if the query does not use numbers.
+    - `admits` takes payloads and their numbers by the functions in `asked`, for rows in the range, and returns which
+      rows are in the result. It must depend on nothing else, whether the rank is bounded or not.
+    - `bound`: without a `last`, the largest number of each row that `admits` may accept; the same for all rows that a
+      partition ever has.
+    - `identity` returns the unique key's bytes of payloads; only for `improving`. A row must not change its partition
+      while its unique key stays.
+    - `by_seq`: the changes of one row are applied in the order of seq (a source); otherwise each batch is a net
+      multiset of signed rows (an operator).
+    - `counts_unmatched`: retractions that find no row are returned as unmatched.
+    - `ttl_ms`: the TTL in ms. With a TTL and `numbered`, only one number is allowed, up to 127.
+    - `until`: the time until which rows are stored, the same for all rows of a partition; None if rows have no time of
+      their own.
+    - `refreshes`: whether a downstream operator has a TTL.
     """
 
     ranking: Ranking
@@ -138,7 +138,7 @@ class RankSpec:
 
     @property
     def is_of_first_rows(self) -> bool:
-        """Whether nothing but the first row of each partition matters, and will ever matter."""
+        """Whether only the first row of each partition matters, now and later."""
         return self.ranking.takes_one and self.ranking.strategy == "append" and self.admits is None
 
     @property
@@ -148,17 +148,17 @@ class RankSpec:
 
     @property
     def functions(self) -> tuple[RankFunction, ...]:
-        """All functions whose numbers somebody asks for, each once."""
+        """All functions whose numbers are needed, each once."""
         return tuple(dict.fromkeys((self.ranking.function, *self.emitted, *self.asked)))
 
     @property
     def depth(self) -> int | None:
-        """The number up to which rows have to be told apart; None where all have to be."""
+        """The number up to which rows must be distinguished; None if all must be."""
         return self.ranking.settled if self.ranking.last is None else self.ranking.last
 
     @property
     def measure(self) -> RankFunction:
-        """By which numbers it is certain that all rows up to `depth` have been read, by every function that matters.
+        """The function whose numbers show that all rows up to `depth` have been read, for every relevant function.
 
         RANK is certain after as many rows as ROW_NUMBER, because ties are read together.
         """
@@ -167,7 +167,7 @@ class RankSpec:
 
     @property
     def divides_ties(self) -> bool:
-        """Whether rows with one order key may be read in part: what is beyond has no number that matters."""
+        """Whether ties may be read in part, because the rest have no number that matters."""
         if self.ranking.last is None:
             return self.functions == ("row_number",)
         return self.ranking.function == "row_number"
@@ -175,7 +175,7 @@ class RankSpec:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The operator; it has no state of its own."""
+    """The operator. Its state is in the stores, not in this object."""
 
     spec: RankSpec
 
@@ -223,14 +223,14 @@ class Rank:
         return Output(rows, unmatched, finished.state, finished.merged_rows)
 
     def _replace_first(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Emitted:
-        """Keep the first row of each partition, and emit which one goes and which one comes."""
+        """Store the first row of each partition, and return the first rows that were retracted and inserted."""
         payload, seq, weight = replace_first(arrangement, gone, come, self.spec.ranking.ties)
         if self.spec.numbered is not None:
             payload = self.spec.numbered(payload, [np.ones(len(payload), np.int64)] * len(self.spec.emitted))
         return net_rows(payload, seq, weight, self._again)
 
     def _resolve(self, arrangement: Arrangement, batch: Batch) -> tuple[Resolved, Entries | None]:
-        """What the changes do and, where that had to be looked up for it, the rows of their keys before them."""
+        """Resolve the changes; also return the rows of their keys before the batch if they were looked up."""
         identity, by_seq = self.spec.identity, self.spec.by_seq
         if identity is None:
             return resolve(arrangement, batch, by_seq=by_seq), None
@@ -239,10 +239,10 @@ class Rank:
         return replace_among(arrangement, batch, stored, identities, by_seq=by_seq), stored
 
     def _read_from_the_top(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Candidates:
-        """The candidates of the touched partitions; what goes or comes is among them however far down it is.
+        """Return the candidates of the touched partitions; they include every changed row, at any rank.
 
-        Partitions that turn out not to be certain are read again, four times as far; the loop is over these readings,
-        of all such partitions at once, and not over partitions.
+        Partitions that are still uncertain are read again, four times as far. The loop is over these readings, of all
+        such partitions at once, and not over partitions.
         """
         firsts = arrangement.firsts(np.concatenate([gone.hash, come.hash]))
         enough = MARGIN + max((int(self._depths(part).max()) for part in (gone, come) if len(part)), default=0)
@@ -256,7 +256,7 @@ class Rank:
             read = touched.filter(within)
             order = self._order(read)
             found = [self._number(read, order), self._beyond(touched.filter(~within))]
-            # The partitions that begin at one place are certain together, or where all their rows have been read.
+            # Partitions that begin at one place become certain together, or when all of their rows have been read.
             depths = np.zeros(touched.count, np.int64)
             changes = np.flatnonzero(touched.was != touched.now)
             depths[touched.keys[changes]] = self._depths(touched.entries.take(changes))
@@ -271,7 +271,7 @@ class Rank:
         return RankOrder.of(touched.keys, touched.count, touched.entries, self.spec.ranking.ties)
 
     def _number(self, touched: Touched, order: RankOrder) -> Candidates:
-        """The rows with their numbers before and after."""
+        """Return the rows with their numbers before and after the batch."""
         spec = self.spec
         functions = (*spec.functions, "rank") if spec.ranking.strategy == "improving" else spec.functions
         after = {function: order.numbers(function, touched.now) for function in functions}
@@ -286,7 +286,7 @@ class Rank:
         return self._in_result(touched, before, after, kept)
 
     def _beyond(self, touched: Touched) -> Candidates:
-        """Rows that go or come beyond all that have to be told apart."""
+        """Return the changed rows beyond all rows that must be distinguished."""
         far = self._depths(touched.entries) + 1
         before, after = (
             dict.fromkeys(self.spec.functions, np.where(there, far, 0)) for there in (touched.was, touched.now)
@@ -294,7 +294,7 @@ class Rank:
         return self._in_result(touched, before, after, touched.now)
 
     def _in_result(self, touched: Touched, before: Numbers, after: Numbers, kept: Mask) -> Candidates:
-        """The rows with those of their numbers under which they are in the result."""
+        """Return the rows with their old and new numbers in the result."""
         if self.spec.ttl_ms is None:
             old = self._result(touched.entries, before)
         else:
@@ -303,7 +303,7 @@ class Rank:
         return Candidates(touched.entries, touched.was, touched.now, old, new, kept)
 
     def _result(self, entries: Entries, numbers: Numbers) -> Int64s:
-        """The numbers in the output of rows that have these numbers, 0 where they are not in the result."""
+        """Return the output numbers of rows with these numbers, 0 if a row is not in the result."""
         spec = self.spec
         if spec.ranking.settled is not None:
             numbers = {function: np.minimum(each, spec.ranking.settled + 1) for function, each in numbers.items()}
@@ -321,19 +321,19 @@ class Rank:
         return np.column_stack([np.where(there, numbers[each], 0) for each in spec.emitted] or [there.astype(np.int64)])
 
     def _depths(self, entries: Entries) -> Int64s:
-        """Up to which number the rows of the partition of each of these have to be told apart."""
+        """Return the number up to which rows must be distinguished in the partition of each entry."""
         if self.spec.bound is not None:
             return np.minimum(self.spec.bound(entries.payload), _ALL)
         return np.full(len(entries), _ALL if self.spec.depth is None else self.spec.depth)
 
     def _uncertain(self, touched: Touched, order: RankOrder, depths: Int64s) -> Mask:
-        """Which partitions have too few rows, before or after, to be sure that no other row matters."""
+        """Return which partitions have too few rows, before or after, to be sure that no other row matters."""
         measure = self.spec.measure
         most = (order.most(measure, there, touched.keys, touched.count) for there in (touched.was, touched.now))
         return np.minimum(*most) < depths
 
     def _apply(self, arrangement: Arrangement, gone: Entries, candidates: Candidates) -> Emitted:
-        """Append what the batch does to the rows, and emit how the result changes."""
+        """Append the changes to the arrangement, and return the change of the result."""
         entries, was, kept = candidates.entries, candidates.was, candidates.kept
         marks = np.zeros(len(entries), np.int8)
         if self.spec.ttl_ms is not None:
@@ -360,5 +360,5 @@ class Rank:
 
     @property
     def _again(self) -> Indices | None:
-        """No refreshes but for what goes and comes as it is, or not even for that."""
+        """If refreshes are needed, only unchanged rows that were rewritten are refreshed; None if they are not."""
         return np.empty(0, np.int64) if self.spec.refreshes else None

@@ -1,4 +1,4 @@
-"""A ranking: which rows of a partition a rank is about, from the query down to the operator as one value."""
+"""A ranking: the rows of a partition that a rank selects, as one value from the query down to the operator."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Strategy = Literal["append", "improving", "retract"]
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The rows whose number within their partition is from `first` to `last`, 1 being the first; or from `first` on.
+    """The rows whose number within their partition is from `first` to `last`, counted from 1; no upper bound if None.
 
-    `function` gives the numbers; `ties` says which of equal rows ROW_NUMBER puts first, by arrival. The other two
-    functions give equal rows equal numbers. `strategy` says what the input may do: only insert rows, replace rows by
-    better ones, or retract rows. Without an upper bound, numbers above `settled` are not distinguished; None if all
-    numbers are.
+    `function` assigns the numbers. `ties` says which of equal rows ROW_NUMBER ranks first, by arrival; the other two
+    functions give equal rows equal numbers. `strategy` says which changes the input may have: only insertions,
+    replacements by better rows, or any retractions. Without an upper bound, numbers above `settled` are not
+    distinguished; None if all numbers are.
     """
 
     function: RankFunction
@@ -36,5 +36,5 @@ class Ranking:
 
     @property
     def takes_one(self) -> bool:
-        """Whether it is about one row of each partition, which makes it a deduplication."""
+        """Whether it selects one row of each partition, which makes it a deduplication."""
         return self.function == "row_number" and self.last == 1

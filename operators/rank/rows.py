@@ -24,10 +24,10 @@ _MOST_KEYS = 1 << (64 - order_code.BITS)
 class Candidates:
     """Rows that may be in the range of their partition before or after the batch, each with weight 1.
 
-    - `was` and `now`: whether the row is there before and after; it stays where it is both.
-    - `old` and `new`: its numbers before and after where it is in the result, else 0: a row of as many columns as
-      there are numbers in the output, or of a single 1 where there are none.
-    - `kept`: whether the state keeps the row; never where it is not there after the batch.
+    - `was` and `now`: whether the row is present before and after; a row that stays is present in both.
+    - `old` and `new`: its numbers before and after if it is in the result, else 0. One column per number in the output,
+      or a single column of 1 if the output has none.
+    - `kept`: whether the row is stored; never true if it is absent after the batch.
     """
 
     entries: Entries
@@ -39,7 +39,7 @@ class Candidates:
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """All parts, one after the other; there must be one."""
+        """Concatenate all parts; at least one is required."""
         return cls(
             Entries.concat([part.entries for part in parts]),
             np.concatenate([part.was for part in parts]),
@@ -50,7 +50,7 @@ class Candidates:
         )
 
     def filter(self, mask: Mask) -> Self:
-        """The rows where `mask` is true."""
+        """Return the rows for which `mask` is true."""
         if mask.all():
             return self
         return type(self)(
@@ -60,9 +60,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The rows of touched partitions, by partition: those that go, those that come, those that stay.
+    """The rows of touched partitions: first the retracted ones, then the inserted ones, then the staying ones.
 
-    `keys` numbers the partitions from 0 to `count` - 1; rows that stay in others are left out.
+    `keys` numbers the partitions from 0 to `count` - 1; staying rows of other partitions are left out.
     """
 
     entries: Entries
@@ -73,7 +73,7 @@ class Touched:
 
     @classmethod
     def of(cls, gone: Entries, come: Entries, stayed: Entries) -> Self:
-        """The rows of these three parts; what goes or comes makes its partition a touched one."""
+        """Combine these three parts; a partition is touched if it has a retracted or inserted row."""
         entries = Entries.concat([gone, come, stayed])
         groups = group(entries.hash, [entries.key])
         changed = len(gone) + len(come)
@@ -85,7 +85,7 @@ class Touched:
         return cls(entries, was, now, ids, int(touched.sum())).filter(touched[groups.ids])
 
     def filter(self, mask: Mask) -> Self:
-        """The rows where `mask` is true, of the same partitions."""
+        """Return the rows for which `mask` is true, of the same partitions."""
         if mask.all():
             return self
         return type(self)(self.entries.filter(mask), self.was[mask], self.now[mask], self.keys[mask], self.count)
@@ -95,7 +95,7 @@ class Touched:
 class RankOrder:
     """Rows in the order (partition, order key, arrival, payload): their indices, and where partitions and ties begin.
 
-    `partition` and `tie` hold for each row in this order the position of the first row of its partition, and of the
+    For each row in this order, `partition` and `tie` have the position of the first row of its partition, and of the
     rows with the same order key.
     """
 
@@ -105,7 +105,7 @@ class RankOrder:
 
     @classmethod
     def of(cls, keys: Indices, count: int, entries: Entries, ties: Ties) -> Self:
-        """The order of these entries of layout *ordered* in `count` partitions."""
+        """Sort these entries of layout *ordered* in `count` partitions."""
         if len(entries) == 0:
             return cls(keys, keys, keys)
         place = _place_in_order(keys, count, entries)
@@ -125,7 +125,7 @@ class RankOrder:
         return cls(rows, _first_of_each(new_partition), _first_of_each(different))
 
     def numbers(self, function: RankFunction, there: Mask) -> Int64s:
-        """The number of each row, counting the rows that are `there` alone; 0 for the others."""
+        """Return the number of each row, counting only the rows that are `there`; 0 for the others."""
         there = there[self.rows]
         if function == "dense_rank":
             steps = np.zeros(len(there), np.int64)
@@ -139,24 +139,25 @@ class RankOrder:
         return result
 
     def most(self, function: RankFunction, there: Mask, keys: Indices, count: int) -> Int64s:
-        """The largest number of each partition, counting the rows that are `there` alone; 0 where there is none."""
+        """Return the largest number in each partition, counting only the rows that are `there`; 0 if there are none."""
         result = np.zeros(count, np.int64)
         np.maximum.at(result, keys, self.numbers(function, there))
         return result
 
 
 def _place_in_order(keys: Indices, count: int, entries: Entries) -> Uint64s:
-    """Numbers in the order of (partition, order code)."""
+    """Return numbers in the order of (partition, order code)."""
     code = entries.place & _CODE
     if count > _MOST_KEYS:
-        # More partitions than the bits above the code can number: the codes that occur are numbered instead.
+        # There are more partitions than the bits above the code can number, so the occurring codes are numbered
+        # instead.
         numbers: Uint64s = np.unique(code, return_inverse=True)[1].astype(np.uint64)
         return keys.astype(np.uint64) * np.uint64(len(code)) + numbers
     return (keys.astype(np.uint64) << np.uint64(order_code.BITS)) | code
 
 
 def _within_ties(place: Uint64s, entries: Entries, ties: Ties) -> tuple[Indices, Int64s]:
-    """The order of rows whose places are equal in groups, and in that order the rank of each order key among all."""
+    """Return the order of rows whose places are equal in groups, and the rank of each order key in that order."""
     sub_key = byte_ranks(entries.sub_key)
     arrival = entries.seq if ties == "earliest first" else ~entries.seq
     order = np.lexsort((arrival, sub_key, place))
@@ -168,7 +169,7 @@ def _within_ties(place: Uint64s, entries: Entries, ties: Ties) -> tuple[Indices,
 
 
 def byte_ranks(values: pa.BinaryArray) -> Int64s:
-    """A number for each value, in the order of their bytes, from 1; equal values have equal numbers."""
+    """Return a number for each value, in the order of their bytes, from 1; equal values have equal numbers."""
     ranks: Int64s = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks
 
@@ -179,7 +180,7 @@ def _before(steps: Int64s) -> Int64s:
 
 
 def _first_of_each(new: Mask) -> Indices:
-    """For rows of which each but the first may begin something new: the position where what it belongs to began."""
+    """Return for each row the position of the first row of its group; `new` marks group starts after the first."""
     at = np.arange(len(new) + 1)
     at[1:][~new] = 0
     result: Indices = np.maximum.accumulate(at)

@@ -1,34 +1,34 @@
-"""As-of join: each left row with the one right row of its key that is nearest to it in time, on one side.
+"""As-of join: each left row with the one right row of its key that is nearest in time, in one direction.
 
-Maintains, for a row of the left side at time t, the right row of its key with the greatest time v <= t (or < t; or the
-least v >= t, or > t); of rows with one time the latest to arrive. A left row that finds none is left out, or padded. A
-correction on either side emits what it changes, and nothing else.
+Maintains, for a left row at time t, the right row of its key with the greatest time v <= t (or < t; or the least v >=
+t, or > t). Of right rows with equal times, the latest to arrive is taken. An unmatched left row is dropped or
+null-padded. A correction on either side emits exactly the changes that it causes.
 
-Both sides lie on one line for each key, on which each left row takes the first right row there or behind it. For
-`t >= v` a place is the time with its sign turned over, so that what lies behind is earlier; where the times must not be
-equal, a left row stands one further on. So there is one direction, and one comparison.
+Both sides are positions, called places, on one line per key; each left row takes the first right row at or after its
+own place. For `t >= v` a place is the negated time, so that a later place is an earlier time. If the times must not be
+equal, the place of a left row is one higher. So there is only one direction and one comparison.
 
     t >= v    left  8   right 9 7 5           left -8             right -9 . -7 -5      it takes 7
 
-The walk. Changes of either side become rows that come and go. A right row that comes or goes changes what left rows
-take that lie before it, from behind the right row before it on: these are read. For all left rows concerned, the right
-rows are searched from their places on, up to the first that stays (`operators.temporal_join.nearest`); so a left row
-costs a search and not a reading of its key. Then each is taken with what it found before the batch, and again with what
-it finds now; what is equal cancels.
+The walk. The changes of either side are resolved to inserted and retracted rows. A changed right row affects the left
+rows from after the previous right row's place up to its own; these are read. For all affected left rows, the right rows
+are searched from their places on, up to the first one that stays (`operators.temporal_join.nearest`). So a left row
+costs a search instead of a reading of its whole key. Then each left row is paired with the row that it found before the
+batch, with weight -1, and with the row that it finds now, with weight +1; equal pairs cancel.
 
-Watermark. A left row goes when no change can come any more of a right row that it could take, and a right row when no
-left row can come any more that would take it. One of the two is by the row's own time. The other is by that of a right
-row, which comes and goes: the rows are said to be kept until then when they are written, and once more when that
-changes, and expire like anything else (`operators.columns.rowtime`).
+Watermark. A left row is evicted when no right row that it could take can change any more, and a right row when no left
+row that would take it can arrive any more. One of the two follows from the row's own time. The other follows from the
+time of a right row, which may itself be inserted or retracted. Such rows are written with the time until which they are
+kept, and rewritten when that time changes; they expire like other rows (`operators.columns.rowtime`).
 
-    t >= v, t > v    left: its own time                 right: the time of the row before it on the line
-    t <= v, t < v    left: the time of what it takes    right: its own time
+    t >= v, t > v    left: its own time                 right: the time of the previous row on the line
+    t <= v, t < v    left: the time of the row taken    right: its own time
 
-So what lies behind the watermark stays on both sides; and before it, of each key, the last right row, or the left rows
-that take one that is behind it, or none.
+So rows later than the watermark stay on both sides. Of earlier rows, each key keeps its last right row, or the left
+rows that take a right row later than the watermark or none.
 
-Versions (`operators.temporal_join.versions`): the right side is a table with a key as it was sent, whose rows replace
-each other in the table, but not in time.
+Versions (`operators.temporal_join.versions`): the right side may be a table with a key, in its original form, whose
+rows replace each other in the table but remain valid for their own time.
 
 State: arrangements "left" and "right", layout *ordered*, rows by key, with the place as the sub-key.
 """
@@ -59,17 +59,18 @@ from rowkind.operators.temporal_join.versions import ENDS, Deletes, resolve_vers
 _BEGIN = np.iinfo(np.int64).min
 
 Places = Callable[[pa.BinaryArray], Int64s]
-"""Where rows stand on the line of their key, by their payloads; `NOWHERE` where their time is NULL."""
+"""Returns the places of rows on the line of their key, from payloads; `NOWHERE` if the time is NULL."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsofSide:
     """One input.
 
-    - `places`: where its rows stand.
-    - `by_seq`: changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset.
-    - `counts_unmatched`: retractions that find no row come back as unmatched.
-    - `until`: when rows are let go of by their own time, of the side where it is that.
+    - `places`: returns the places of its rows.
+    - `by_seq`: the changes of one row are applied in the order of seq (a source); otherwise each batch is a net
+      multiset.
+    - `counts_unmatched`: retractions that find no row are returned as unmatched.
+    - `until`: the time when rows are evicted, on the side where their own time decides it.
     """
 
     places: Places
@@ -80,14 +81,16 @@ class AsofSide:
 
 @dataclass(frozen=True, slots=True)
 class AsofJoinSpec:
-    """What the plan provides: keys as for a join, and retractions that carry the full row that they take back.
+    """The specification of an as-of join. Keys are as for a join; retractions carry the full row that they retract.
 
-    - `right_pad` stands for the row that is missing, where left rows without one are emitted; None where they are not.
-    - `deletes`: the right side is a table with versions, as it was sent, whose deletes bring this; None for any other.
-    - `left_ttl_ms`: after which left rows are not corrected any more, and stay as they are.
-    - `later_us`: how much later than the time of a right row the rows go that go by it, where places are times in
-      microseconds, with their sign turned over if it is the right rows that do. None: by no watermark.
-    - `refreshes`: whether somebody further down has a TTL.
+    - `right_pad`: the payload that stands for a missing right row, if unmatched left rows are emitted; else None.
+    - `deletes`: the content of the right side's deletes, if it is a table with versions, in its original form; else
+      None.
+    - `left_ttl_ms`: the time in ms after which left rows are no longer corrected and stay as they are.
+    - `later_us`: if a watermark evicts rows by the time of a right row, how much later than that time it does so, in
+      microseconds. Places are then times in microseconds, negated if it is right rows that are evicted. None if no
+      watermark applies.
+    - `refreshes`: whether a downstream operator has a TTL.
     """
 
     left: AsofSide
@@ -99,19 +102,19 @@ class AsofJoinSpec:
     refreshes: bool = False
 
     def until(self, side: AsofSide) -> RowTime | None:
-        """Until when rows of a side are kept, as far as they say it themselves."""
+        """Return the time until which rows of a side are stored, as far as it follows from the rows themselves."""
         return side.until if side.until is not None or self.later_us is None else _for_good
 
 
 @dataclass(frozen=True, slots=True)
 class AsofJoin:
-    """The operator; it has no state of its own."""
+    """The operator. Its state is in the stores, not in this object."""
 
     spec: AsofJoinSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """Both inputs' rows, the left ones with their TTL in ms."""
+        """The rows of both inputs, the left ones with their TTL in ms."""
         return {"left": self.spec.left_ttl_ms, "right": None}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
@@ -160,7 +163,7 @@ class AsofJoin:
 
 
 def _placed(batch: Batch, side: AsofSide) -> Batch:
-    """The batch with the places of its rows for sub-keys."""
+    """Return the batch with the places of its rows as sub-keys."""
     return batch.with_sub_keys(number_bytes.to_bytes(side.places(batch.touched.payload)))
 
 
@@ -172,31 +175,31 @@ def _resolved_versions(
 
 
 def _unmatched(resolved: Resolved, batch: Batch, side: AsofSide) -> Changes:
-    """The retractions of an input that found no row, where they count."""
+    """Return the retractions of an input that found no row, if they are counted."""
     return batch.changes.take(resolved.unmatched if side.counts_unmatched else resolved.unmatched[:0])
 
 
 def _for_good(payload: pa.BinaryArray) -> Int64s:
-    """Until when rows are kept as long as nobody has said it."""
+    """Return the initial time until which rows are stored: indefinitely."""
     return np.full(len(payload), END, np.int64)
 
 
 def _goes(resolved: Resolved) -> Entries:
-    """The rows that go, those among them that come again."""
+    """Return the retracted rows, including those that are inserted again."""
     return Entries.concat([resolved.removed, -resolved.refreshed.filter(resolved.refreshed.weight < 0)])
 
 
 def _comes(resolved: Resolved) -> Entries:
-    """The rows that come, those among them that went."""
+    """Return the inserted rows, including those that were retracted before."""
     return Entries.concat([resolved.added, resolved.rewritten])
 
 
 @dataclass(frozen=True, slots=True)
 class _RightChange:
-    """What becomes of the right side: rows that go and come, and where they are, in order.
+    """The change of the right side: retracted and inserted rows, and their places in order.
 
-    A left row may take another one than before if it lies up to such a place, from behind `before` on: the place of the
-    right row before.
+    A changed place may affect the left rows up to it, from after `before` on, which is the place of the previous right
+    row.
     """
 
     goes: Entries
@@ -206,7 +209,7 @@ class _RightChange:
 
     @classmethod
     def of(cls, versions: Arrangement, keys: TouchedKeys, right: Resolved) -> _RightChange:
-        """What these changes do."""
+        """Return the change that these resolved changes make."""
         goes, comes = _goes(right), _comes(right)
         both = Line.of(keys, Entries.concat([goes, comes]))
         around = nearest(versions, keys, both.points, Entries.empty(), backward=True)
@@ -215,7 +218,7 @@ class _RightChange:
         return cls(goes, comes, both.points, before)
 
     def stayed(self, kept: Arrangement, keys: TouchedKeys, left: Resolved) -> Entries:
-        """The left rows that may take another row, of those that are there before and after."""
+        """Return the staying left rows that may take another right row."""
         if not len(self.places):
             return Entries.empty()
         low, high = Points(self.places.key, self.before).places(keys), self.places.places(keys)
@@ -226,7 +229,7 @@ class _RightChange:
         return kept.without(found.filter(self._concerns(keys, found)), -gone.filter(self._concerns(keys, gone)))
 
     def _concerns(self, keys: TouchedKeys, left: Entries) -> Mask:
-        """Which of these left rows may take another row."""
+        """Return which of these left rows may take another right row."""
         points = Points(keys.find(left), number_bytes.from_bytes(left.sub_key))
         found = self.places.next_of(points)
         return (found >= 0) & (np.append(self.before, 0)[found] < points.at)
@@ -234,7 +237,7 @@ class _RightChange:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The left rows concerned: first those that go, then those that come, then those that stay."""
+    """The affected left rows: first the retracted ones, then the inserted ones, then the staying ones."""
 
     entries: Entries
     points: Points
@@ -243,14 +246,14 @@ class _Left:
 
     @classmethod
     def of(cls, keys: TouchedKeys, left: Resolved, late: Entries, stayed: Entries) -> _Left:
-        """These rows; `late` go although they have expired."""
+        """Combine these rows; `late` rows are retracted although they have expired."""
         goes, comes = Entries.concat([_goes(left), late]), _comes(left)
         entries = Entries.concat([goes, comes, stayed])
         points = Points(keys.find(entries), number_bytes.from_bytes(entries.sub_key))
         return cls(entries, points, len(goes), len(comes))
 
     def emission(self, before: Indices, now: Indices, *, padded: bool) -> Emission:
-        """What goes and comes, given which right row each took before the batch and takes now."""
+        """Return the signed pairs, given the right rows that left rows took before the batch and take now."""
         index = np.arange(len(self.entries))
         went = np.flatnonzero((index < self.goes) | (index >= self.goes + self.comes))
         came = index[self.goes :]
@@ -262,7 +265,7 @@ class _Left:
         return steps if padded else steps.take(np.flatnonzero(steps.right != PAD))
 
     def written(self, until: Int64s) -> list[Entries]:
-        """The entries by which rows come, with the time until which they are kept, and that of others changes."""
+        """Return the entries of inserted rows with their expiry, and of staying rows whose expiry changes."""
         stays = self.goes + self.comes
         changed = stays + np.flatnonzero(until[stays:] != self.entries.written_at[stays:])
         rows = replace(self.entries, written_at=until)
@@ -271,7 +274,7 @@ class _Left:
 
 @dataclass(frozen=True, slots=True)
 class _Right:
-    """The right rows that left rows concerned find: as it was before the batch, and as it is now."""
+    """The right rows that the affected left rows find, before the batch and after it."""
 
     before: Line
     now: Line
@@ -281,12 +284,12 @@ class _Right:
     def of(
         cls, versions: Arrangement, keys: TouchedKeys, asked: Points, change: _RightChange, *, lets_go: bool
     ) -> _Right:
-        """Those from these places on; if some are let go of, those around a change as well."""
+        """Read the right rows from these places on; if rows are evicted, also those around a change."""
         points = [asked, change.places]
         if lets_go:
             points += [Points(change.places.key, at) for at in (change.before, change.places.at + 1)]
         wanted = Points.concat(*points)
-        # What has no place finds nothing, and before the first row there is none.
+        # A left row without a place finds nothing, and there is nothing before the first place.
         wanted = wanted.filter((wanted.at < NOWHERE) & (wanted.at > _BEGIN))
         stored = nearest(versions, keys, wanted, change.goes)
         now = Entries.concat([versions.without(stored, -change.goes), change.comes])
@@ -294,26 +297,26 @@ class _Right:
 
     @property
     def payload(self) -> pa.BinaryArray:
-        """Those of all these rows."""
+        """The payloads of all these rows."""
         return concat_binary([self.before.entries.payload, self.now.entries.payload])
 
     @property
     def seq(self) -> Int64s:
-        """Those of all these rows."""
+        """The arrival numbers of all these rows."""
         return np.concatenate([self.before.entries.seq, self.now.entries.seq])
 
     def taken(self, points: Points) -> tuple[Indices, Indices]:
-        """Which rows left rows at these points took, and which they take now; `PAD` for none."""
+        """Return the rows that left rows at these points took before, and those that they take now; `PAD` for none."""
         before, now = (_found(line, points) for line in (self.before, self.now))
         return before, np.where(now == PAD, PAD, now + len(self.before.points))
 
     def until(self, taken: Indices, later_us: int) -> Int64s:
-        """Until when left rows are kept that take these rows: so long after their times."""
+        """Return the time until which left rows that take these rows are stored: `later_us` after the rows' times."""
         at = np.append(np.concatenate([self.before.points.at, self.now.points.at]), 0)[taken]
         return np.where(taken == PAD, END, -(-later(at, later_us) // 1000))
 
     def written(self, later_us: int | None) -> list[Entries]:
-        """The entries by which rows come, with the time until which they are kept, and that of others changes."""
+        """Return the entries of inserted rows, and of rows whose expiry changes."""
         if later_us is None or not len(self.change.places):
             return [self.change.comes]
         rows, places = self.now.points, self.change.places
@@ -321,11 +324,11 @@ class _Right:
         concerned = np.isin(np.arange(len(rows)), behind)
         own = places.next_of(rows)
         concerned |= (own >= 0) & (np.append(places.at, 0)[own] == rows.at)
-        # Rows at one place are kept equally long.
+        # Rows at one place are stored equally long.
         first = rows.next_of(rows)
         concerned = concerned[first]
         before = rows.before(rows)
-        # What ends a key goes with the last version that it ends: no row is what it says.
+        # The end of a key is evicted with the last version that it ends, because no left row takes it.
         until = np.where(self.now.entries.mark == ENDS, -(later(rows.at, -later_us) // 1000), END)
         until = np.where(before >= 0, -(later(rows.at[before], -later_us) // 1000), until)
         changed = np.flatnonzero(concerned & (until != self.now.entries.written_at))
@@ -334,6 +337,6 @@ class _Right:
 
 
 def _found(line: Line, points: Points) -> Indices:
-    """The row that each point finds, unless it is that its key has none there."""
+    """Return the row that each point finds, or `PAD` if there is none or it is the end of the key."""
     found = line.points.next_of(points)
     return np.where(np.append(line.entries.mark, ENDS)[found] == ENDS, PAD, found)

@@ -1,15 +1,16 @@
-"""Lookup join: each left row with the right rows that its key has when it comes, which are not revised afterwards.
+"""Lookup join: each left row with the right rows that its key has when it arrives, which are not revised afterwards.
 
-A left row that finds none is left out, or padded. What comes to the right side in a batch counts for the left rows of
-the same batch. Later changes of the right side change nothing that is out: so the result depends on when rows come, as
-one by processing time does everywhere.
+An unmatched left row is dropped or null-padded. Changes of the right side apply to the left rows of the same batch.
+Later changes of the right side do not change results that were emitted. So the result depends on the time of arrival,
+as for any join by processing time.
 
-A left row that goes takes back what it was given when it came, so where the left side may take rows back, each is kept
-with what it has met. Of rows that only come nothing is kept. A row that goes and comes again within a batch keeps what
-it has met.
+Retracting a left row retracts the results that were emitted when it arrived. So if the left side may retract, each left
+row is stored with the right rows that it met. If left rows are only inserted, none are stored. A left row that is
+retracted and inserted again within a batch keeps the right rows that it met.
 
-State: arrangement "right", the rows by key; and "left" where it is needed, layout *multiset*, the rows by key, with all
-that each has met, be it the pad, as a list of bytes for the sub-key: an empty one where the row was left out.
+State: arrangement "right", the right rows by key. Arrangement "left", if needed, layout *multiset*: the left rows by
+key, with a list of the payloads that each has met, or the pad (the null-padded right row), as the sub-key. The list is
+empty if the left row was dropped.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ from rowkind.operators.join.input import Side
 from rowkind.operators.operator import Output
 
 _WIDTH = 4
-"""The bytes of a length."""
+"""The width of a length, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupJoinSpec:
-    """What the plan provides: keys as for a join.
+    """The specification of a lookup join. Keys are as for a join.
 
-    - `right_pad` stands for the row that is missing, where left rows without one are emitted; None where they are not.
-    - `left_by_seq`: the changes of one left row are to be taken in the order of seq (a source).
-    - `left_only_comes`: no left row is ever taken back.
-    - `refreshes`: whether somebody further down has a TTL.
+    - `right_pad`: the payload that stands for a missing right row, if unmatched left rows are emitted; else None.
+    - `left_by_seq`: the changes of one left row are applied in the order of seq (a source).
+    - `left_only_comes`: left rows are never retracted.
+    - `refreshes`: whether a downstream operator has a TTL.
     """
 
     right: Side
@@ -58,13 +59,13 @@ class LookupJoinSpec:
 
 @dataclass(frozen=True, slots=True)
 class LookupJoin:
-    """The operator; it has no state of its own."""
+    """The operator. Its state is in the stores, not in this object."""
 
     spec: LookupJoinSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The right rows with their TTL in ms, and the left ones where they may be taken back."""
+        """The right rows with their TTL in ms, and the left rows if they may be retracted."""
         right = {"right": self.spec.right.ttl_ms}
         return right if self.spec.left_only_comes else {"left": None, **right}
 
@@ -105,7 +106,7 @@ class LookupJoin:
         )
 
     def _met(self, left: Changes, right: Entries) -> pa.BinaryArray:
-        """What each left row meets, as it is kept. Raises `BatchTooLarge`."""
+        """Return the right rows that each left row meets, in the stored form. Raises `BatchTooLarge`."""
         keys = TouchedKeys.of(left)
         of_right = keys.find(right)
         right, of_right = (
@@ -127,7 +128,10 @@ class LookupJoin:
     def _emitted(
         self, payload: pa.BinaryArray, met: pa.BinaryArray, seq: Int64s, weight: Int64s, again: int
     ) -> Emitted:
-        """Left rows with what they have met, the last of which are `again` there. Raises `BatchTooLarge`."""
+        """Return left rows with the right rows that they met; the last `again` are refreshes.
+
+        Raises `BatchTooLarge`.
+        """
         of, found = _members_of(met)
         size = int(lengths(payload)[of].sum()) + int(lengths(found).sum())
         if size > LARGEST:
@@ -138,17 +142,17 @@ class LookupJoin:
 
 
 def _with_what_they_met(left: Resolved) -> Resolved:
-    """The same; rows that go and come again keep what they have met."""
+    """Return the same, except that rows that are retracted and inserted again keep the right rows that they met."""
     goes, comes = left.refreshed.weight < 0, left.refreshed.weight > 0
-    # They stand in the same order.
+    # Both are in the same order.
     old, new = left.refreshed.filter(goes), left.refreshed.filter(comes)
     return replace(left, refreshed=Entries.concat([old, replace(new, sub_key=old.sub_key)]))
 
 
 def _lists_of(values: pa.BinaryArray, bounds: Indices) -> pa.BinaryArray:
-    """Values as lists, the i-th of those from `bounds[i]` up to `bounds[i + 1]`, which are one after the other.
+    """Join values into lists; list i has the values from `bounds[i]` up to `bounds[i + 1]`.
 
-    Each value has its length before it, in four bytes, the lowest first.
+    Each value is prefixed with its length, in four bytes, little-endian.
     """
     widths = fixed_width(lengths(values).astype("<u4"), _WIDTH, len(values))
     written = pc.binary_join_element_wise(widths, values, b"") if len(values) else binary(())
@@ -158,12 +162,12 @@ def _lists_of(values: pa.BinaryArray, bounds: Indices) -> pa.BinaryArray:
 
 
 def _members_of(lists: pa.BinaryArray) -> tuple[Indices, pa.BinaryArray]:
-    """The values of lists, one list after the other, and of which list each is."""
+    """Return the values of lists, one list after the other, and the list of each value."""
     starts = starts_of(lists)
     data = np.frombuffer(lists.buffers()[2] or b"", np.uint8)
     owner, at, ends = np.arange(len(lists)), starts[:-1], starts[1:]
     owners, begins, sizes = [owner[:0]], [at[:0]], [at[:0]]
-    # One round for each place in a list: the first values of all, then the second ones.
+    # Each round reads one value per list: first the first value of every list, then the second ones, and so on.
     while (more := at < ends[owner]).any():
         owner, at = owner[more], at[more]
         size = data[at[:, None] + np.arange(_WIDTH)].view("<u4")[:, 0].astype(np.int64)

@@ -1,9 +1,9 @@
-"""The nearest rows: of points on the lines of some keys, the row of each key that comes next, or the one before.
+"""Nearest rows: for points on the lines of some keys, the next row of the key or the previous one.
 
-Rows lie in an arrangement of layout *ordered* whose sub-key is a number (`columns.number_bytes`). A point costs a
-search: of each run a few entries are read from it on, and more only where these have cancelled out, are to go, or are
-of another key that shares the places. Where several points lie close together, what one has read serves the others:
-each reads up to the next point only, and who finds nothing there takes what the next one has found.
+Rows are in an arrangement of layout *ordered* whose sub-key is a number (`columns.number_bytes`). Each point costs a
+search: a few entries of each run are read from the point on. More are read only if these have cancelled out, will be
+retracted, or belong to another key that shares the places. Points that lie close together share their readings: each
+reads only up to the next point, and uses the next point's result if it finds nothing.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from rowkind.operators.columns.grouping import distinct
 from rowkind.operators.columns.hashing import hash64
 
 _FEW = 2
-"""Entries that are read of a run at first; a version that has been written again is two and one that cancels."""
+"""The number of entries of a run that are read first; a rewritten version is two entries and one that cancels."""
 
 NOWHERE = 1 << 62
-"""The place of what has no place on its line: nothing lies there or behind."""
+"""The place of a row that has no place on its line; no row is found there or after it."""
 
 LAST_PLACE = NOWHERE - 2
-"""Where all times from the year 148,000 on stand; the first place is as far on the other side."""
+"""The place of all times from the year 148,000 on; the first place is equally far in the other direction."""
 
 _FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Places on the lines of keys: the number of a key and a number on its line."""
+    """Places on the lines of keys: the number of a key, and a number on its line."""
 
     key: Indices
     at: Int64s
@@ -45,24 +45,24 @@ class Points:
 
     @classmethod
     def concat(cls, *parts: Points) -> Points:
-        """All of them, one after the other."""
+        """Concatenate all parts."""
         return cls(np.concatenate([part.key for part in parts]), np.concatenate([part.at for part in parts]))
 
     def filter(self, mask: Mask) -> Points:
-        """Those where `mask` is true."""
+        """Return the points for which `mask` is true."""
         return Points(self.key[mask], self.at[mask])
 
     def places(self, keys: TouchedKeys) -> Uint64s:
-        """Where they stand in an arrangement."""
+        """Return the places of the points in an arrangement."""
         sub_key = number_bytes.to_bytes(self.at)
         return places("ordered", keys.hash[self.key], sub_key, sub_key)
 
     def next_of(self, points: Points) -> Indices:
-        """For each of other points the first of these, which are in order, of its key there or behind; -1 for none."""
+        """Return for each of `points` the first of these ordered points of its key at or after it; -1 for none."""
         return self._of_same_key(_beside(self, points, backward=False), points)
 
     def before(self, points: Points) -> Indices:
-        """For each of other points the last of these, which are in order, of its key before it; -1 for none."""
+        """Return for each of `points` the last of these ordered points of its key before it; -1 for none."""
         return self._of_same_key(_beside(self, points, backward=True), points)
 
     def _of_same_key(self, found: Indices, points: Points) -> Indices:
@@ -71,23 +71,23 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Rows by key and place; of those at one place the one that counts comes first, which is the latest to arrive."""
+    """Rows by key and place; of the rows at one place, the latest to arrive comes first and is the one that counts."""
 
     entries: Entries
     points: Points
 
     @classmethod
     def of(cls, keys: TouchedKeys, entries: Entries) -> Line:
-        """The rows of these keys in order."""
+        """Return the rows of these keys in order."""
         key, at = keys.find(entries), number_bytes.from_bytes(entries.sub_key)
-        # Arrival numbers are equal where a row has been made into several: their bytes decide then.
+        # Arrival numbers are equal if a row was expanded into several; their payload hashes then decide.
         order = np.lexsort((hash64(entries.payload), ~entries.seq, at, key))
         order = order[key[order] >= 0]
         return cls(entries.take(order), Points(key[order], at[order]))
 
 
 def _beside(rows: Points, points: Points, *, backward: bool) -> Indices:
-    """The row that comes after or before each point, whatever its key; -1 for none. At one place, points come first."""
+    """Return the row after or before each point, in any key; -1 for none. At one place, points come before rows."""
     count = len(points)
     is_row = np.repeat([False, True], [count, len(rows)])
     order = np.lexsort((is_row, np.concatenate([points.at, rows.at]), np.concatenate([points.key, rows.key])))
@@ -101,10 +101,10 @@ def _beside(rows: Points, points: Points, *, backward: bool) -> Indices:
 
 
 def nearest(rows: Arrangement, keys: TouchedKeys, points: Points, less: Entries, *, backward: bool = False) -> Entries:
-    """The live rows from each point on, at least up to the first of its key that stays when the rows `less` are gone.
+    """Return the live rows from each point on, at least up to the first of its key that is not in `less`.
 
-    These are rows at points. Where `backward`, the rows before each point, and nothing goes. There may be more rows
-    among them, and rows of other keys.
+    Rows at a point itself count. If `backward`, return the rows before each point; `less` must then be empty. The
+    result may have further rows, and rows of other keys.
     """
     if not len(points):
         return Entries.empty()
@@ -122,9 +122,9 @@ def nearest(rows: Arrangement, keys: TouchedKeys, points: Points, less: Entries,
 
 @dataclass(frozen=True, slots=True)
 class _Intervals:
-    """Disjoint intervals of places in order, which begin at points, or end there where `backward`.
+    """Disjoint intervals of places in order, which begin at points or, if `backward`, end there.
 
-    `own` says which one is each point's. `enough` is how many entries are to be read of a run.
+    `own` is the interval of each point. `enough` is the number of entries to read of a run.
     """
 
     low: Uint64s
@@ -135,7 +135,7 @@ class _Intervals:
 
     @classmethod
     def of(cls, at: Uint64s, *, backward: bool) -> _Intervals:
-        """From each of these places up to the next one, or to the end of its key."""
+        """Make intervals from each of these places up to the next one, or to the end of its key."""
         edge = distinct(at)
         key = edge & UPPER_ORDERED
         low, high = edge, edge
@@ -153,9 +153,10 @@ class _Intervals:
         return np.uint64(0) if self.backward else ~np.uint64(0)
 
     def short(self, reach: Uint64s, found: Uint64s) -> Indices:
-        """The intervals of which more must be read, until what points have found at these places is the nearest.
+        """Return the intervals of which more must be read until the rows found at these places are known to be nearest.
 
-        That is known once all is read up to there: up to the first interval of the key that is not read to its end.
+        That is known once everything up to the found place has been read. The first interval of the key that has not
+        been read to its end decides it.
         """
         count = len(self.low)
         number, key = np.arange(count), self.low & UPPER_ORDERED
@@ -169,7 +170,7 @@ class _Intervals:
         return np.unique(open_[(open_ >= 0) & ~within])
 
     def longer(self, which: Indices) -> _Intervals:
-        """The same, of some of which more is read."""
+        """Return the same intervals; four times as many entries are read of `which`."""
         enough = self.enough.copy()
         enough[which] *= 4
         return replace(self, enough=enough)

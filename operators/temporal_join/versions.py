@@ -1,16 +1,16 @@
-"""Versions: what a table with a key says of each key at any time, in an arrangement of layout *ordered*.
+"""Versions: the row that a table with a key has for each key at any time, in an arrangement of layout *ordered*.
 
-A row that is inserted is a version of its key from its time on. It replaces a version of the same time and no other.
-The old row of an update is ignored. A delete ends the key at its own time, which is that of the row that it brings:
-from there on the key has no row, up to the next version. What ends a key is stored as a version with a mark, even if no
-version is known that it ends: that one may still come.
+An inserted row is a version of its key from its time on. It replaces a version with the same time and no other. The old
+row of an update is ignored. A delete ends the key at its own time, which is the time of the row that it carries. From
+then on the key has no row, up to the next version. The end of a key is stored as a version with a mark, even if no
+version that it ends is known: that version may arrive later.
 
-A delete that brings its key alone has no time of its own. It ends the key where the newest version begins that came
-before it, or at the time that it got on its way, if that is later (`service.execute.delete_times`). Without such a
-version it is ignored.
+A delete that carries only its key has no time of its own. It ends the key where the newest version that arrived before
+it begins, or at the time that was assigned to it on its way, if that is later (`service.execute.delete_times`). If
+there is no such version, the delete is ignored.
 
-The changes are those of the table as it sent them, in the order of seq. So the versions depend on these changes and on
-their order, and not on the batches in which they come.
+The changes are those that the table sent, in the order of seq. So the versions depend only on the changes and their
+order, and not on how they are cut into batches.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from rowkind.operators.columns.hashing import mix
 from rowkind.operators.temporal_join.nearest import NOWHERE, Line, Points, nearest
 
 Deletes = Literal["with rows", "by key", "by key, timed"]
-"""What the deletes of a table bring: the row, or the key alone; and then maybe a time at which the key ends."""
+"""The content of a table's deletes: the row, the key alone, or the key and a time at which the key ends."""
 
 ENDS = 1
-"""The mark of a version from which on its key has no row."""
+"""The mark of a version that ends its key: from its time on the key has no row."""
 
 _LAST = np.iinfo(np.int64).min
 _FIRST = np.iinfo(np.int64).max
@@ -44,9 +44,9 @@ _FIRST = np.iinfo(np.int64).max
 def resolve_versions(
     rows: Arrangement, keys: TouchedKeys, of_key: Indices, changes: Changes, deletes: Deletes
 ) -> Resolved:
-    """What changes, of the keys `of_key`, do to versions that lie from the latest one to the first.
+    """Resolve changes of the keys `of_key` to versions, which are ordered from the latest to the first.
 
-    Their sub-keys are the places of their times in that order. A delete whose time is NULL is one by its key.
+    Their sub-keys are the places of their times in that order. A delete whose time is NULL is treated as one by key.
     """
     at = number_bytes.from_bytes(changes.sub_key)
     ends = changes.kind == RowKind.DELETE
@@ -60,7 +60,7 @@ def resolve_versions(
         own = np.minimum(latest, at) if deletes == "by key, timed" else latest
         at = np.where(undated, own, at)[known]
         said, key, ends = said[known], key[known], ends[known]
-    # Of changes of one version the last one counts.
+    # Of several changes of one version, the last one counts.
     groups = group(mix(key.astype(np.uint64), at.view(np.uint64)), (key, at))
     last = np.empty(groups.count, np.int64)
     last[groups.ids] = np.arange(len(said))
@@ -69,9 +69,9 @@ def resolve_versions(
 
 
 def _latest(rows: Arrangement, keys: TouchedKeys, key: Indices, comes: Int64s) -> Int64s:
-    """For each change, in order, the place of the latest version of its key up to it: stored, or come with the others.
+    """Return for each change the place of the latest version of its key so far, stored or earlier in the batch.
 
-    What has ended a key is one of its versions, and to end it once more changes nothing.
+    The end of a key is one of its versions, and ending a key twice changes nothing.
     """
     new = np.append(True, key[1:] != key[:-1])
     first, number = np.flatnonzero(new), np.cumsum(new) - 1
@@ -79,7 +79,8 @@ def _latest(rows: Arrangement, keys: TouchedKeys, key: Indices, comes: Int64s) -
     line = Line.of(keys, nearest(rows, keys, points, Entries.empty()))
     found = line.points.next_of(points)
     stored = np.where(found >= 0, np.append(line.points.at, _FIRST)[found], _FIRST)
-    # The least so far in each key: as numbers of which those of a key are less than all of the key before.
+    # The running minimum in each key: the numbers are shifted so that those of each key are below all of the previous
+    # one.
     levels, rank = np.unique(np.minimum(comes, stored[number]), return_inverse=True)
     base = number * len(levels)
     latest: Int64s = levels[np.minimum.accumulate(rank - base) + base]
@@ -87,7 +88,7 @@ def _latest(rows: Arrangement, keys: TouchedKeys, key: Indices, comes: Int64s) -
 
 
 def _replaced(rows: Arrangement, come: Entries) -> Resolved:
-    """What versions do to those that are there at the same time."""
+    """Resolve new versions against the stored ones with the same times."""
     stored = rows.at(come.place)
     none = np.empty(0, np.int64)
     if not len(stored):

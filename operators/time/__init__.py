@@ -1,1 +1,1 @@
-"""Operators that go by time: temporal filters, stamps and sessions."""
+"""Operators driven by time: temporal filters, stamps and sessions."""

@@ -1,32 +1,32 @@
-"""Sessions: the rows of a partition, each with the beginning of the session that it is in and, if asked for, its end.
+"""Sessions: the rows of a partition, each with the start of its session and, if requested, the session's end.
 
-Maintains every row of the input with its `start`: the time of the first of the rows before it, in order of time, of
-which each comes no more than `gap` after the one before. A row that comes may make two sessions one, and one that goes
-may make two of one: then the rows of the later part have another start, are taken back and come again. Where rows have
-an `end`, too, it is the last time of their session and the gap, and all rows of the session come again when that moves.
-Elsewhere who asks takes the largest time of the rows with one start, and adds the gap.
+Maintains every row of the input with its start. The start is the time of the first row in the chain of rows up to this
+one in which each row is at most `gap` after the one before. An inserted row may merge two sessions, and a retracted row
+may split one. The rows of the later part then have another start: they are retracted and inserted again. If rows also
+have an end, it is the last time of their session plus the gap, and all rows of the session are emitted again when it
+moves. Otherwise a consumer takes the largest time of the rows with one start, and adds the gap.
 
     gap 5            1   3       9  10          a session of 1 and 3, and one of 9 and 10
-    7 comes          1   3   7   9  10          one session: 9 and 10 are sent again, with start 1
+    7 is inserted    1   3   7   9  10          one session: 9 and 10 are emitted again, with start 1
 
-What the start of a row is depends on the rows before it only. So a change reads the rows from one gap before it on;
-the first of them that is not after the change says in which session they all are. It reads on until it meets a row
-whose start stays what it was, or a gap. How far that is away nobody knows, so that each reading goes twice as far as
-the one before; of a key with very many rows, those of one session are read at most. With ends, rows say how far their
-session goes, and all of it is read at once.
+The walk. The start of a row depends only on the rows before it. So the rows are read from one gap before a change; the
+first of them that is not after the change shows which session they all belong to. Reading continues until a row whose
+start has not changed, or a gap. The distance to it is unknown, so each reading goes twice as far as the one before; at
+most one session is read, even if its key has very many rows. With ends, each row records how far its session goes, and
+the whole session is read at once.
 
-State: arrangement `rows`, layout *ordered*: all rows by partition, with the time and the window of the row, which is
-its start and maybe its end, as bytes that compare as the numbers do, for the sub-key. All rows of a partition with one
-time have one window, and so a retraction, which knows its time only, finds its row. With a TTL, a row that has expired
-is as if it had never been for rows that come; those that are there stay in the session in which they are, until a row
-before them, or with ends any row of it, changes.
+State: arrangement "rows", layout *ordered*, stores all rows by partition. The sub-key has the time and the window of
+the row (its start and, if requested, its end) as bytes that compare as the numbers do. All rows of a partition with one
+time have the same window, so a retraction, which has only the time, finds its row. With a TTL, an expired row no longer
+exists for rows that arrive later. Existing rows stay in their session until a row before them changes or, with ends,
+any row of the session.
 
-By a watermark W a session has ended when its last time and the gap are before W, or longer before, where rows may be
-late. No row is added to it any more: one that comes within the gap all the same begins a session of its own. A row is
-late, and does not come here, once that has passed of its own time; so no change reaches further back than a gap before
-that, and older rows are let go of, also those of a session that goes on. With ends, they would come again with another
-one, and so all rows of a session are kept until it has ended, and none from then on. (Flink's sessions, which are
-purged when they end, on inputs that retract.)
+By a watermark W, a session has ended when its last time plus the gap is before W, or plus a longer time if rows may be
+late. No row is added to an ended session: a row that arrives within the gap begins a new session. A row whose own time
+is that far before W is late and does not reach this operator. So no change reaches further back than a gap before that
+time, and older rows are evicted, even those of a session that continues. With ends, the rows of a continuing session
+would be emitted again with another end. So all rows of a session are stored until it has ended, and none afterwards.
+(These are Flink's sessions, which are purged when they end, for inputs that retract.)
 """
 
 from __future__ import annotations
@@ -63,19 +63,20 @@ from rowkind.operators.time.session_spans import (
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """What the plan provides: every retraction carries the full row that it takes back.
+    """The specification of a session. Every retraction carries the full row that it retracts.
 
-    - `gap`: how far apart two rows of a session may be, in the unit of `times`, which gives the time of payloads.
-    - `ends`: whether rows have the end of their session, too.
-    - `started` makes output rows of payloads and their starts, and their ends where there are any.
-    - `by_seq`: the changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset
-      of signed rows (an operator).
-    - `counts_unmatched`: retractions that find no row come back as unmatched.
-    - `until`: when rows may be let go of, by a watermark in ms: a gap after their session has ended, if they are its
-      last; None where there is none, and where `open` and `ends` say it.
-    - `open`: for how long after its last time a session takes rows, in the unit of `times`: the gap, or longer where
-      rows may be late; None where no watermark ends it. `ticks` of that unit are a ms.
-    - `refreshes`: whether somebody further down has a TTL.
+    - `gap`: the maximum distance between adjacent rows of a session, in the unit of `times`, which returns the time of
+      payloads.
+    - `ends`: whether rows also have the end of their session.
+    - `started` makes output rows from payloads and their starts, and their ends if requested.
+    - `by_seq`: the changes of one row are applied in the order of seq (a source); otherwise each batch is a net
+      multiset of signed rows (an operator).
+    - `counts_unmatched`: retractions that find no row are returned as unmatched.
+    - `until`: the time when a row may be evicted by a watermark, in ms: a gap after the end of its session, if it is
+      the last row. None if there is no watermark, and if `open` and `ends` determine the time.
+    - `open`: how long after its last time a session accepts rows, in the unit of `times`: the gap, or longer if rows
+      may be late. None if no watermark ends sessions. One ms has `ticks` of that unit.
+    - `refreshes`: whether a downstream operator has a TTL.
     """
 
     gap: int
@@ -92,18 +93,18 @@ class SessionSpec:
 
     @property
     def width(self) -> int:
-        """Of how many numbers a window is."""
+        """The number of numbers in a window."""
         return 1 + self.ends
 
     @property
     def goes_whole(self) -> bool:
-        """Whether a watermark lets go of sessions, when they have ended, and not of rows, when theirs has passed."""
+        """Whether a watermark evicts whole sessions when they have ended, instead of single rows by their own time."""
         return self.ends and self.open is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The operator; it has no state of its own."""
+    """The operator. Its state is in the stores, not in this object."""
 
     spec: SessionSpec
 
@@ -138,7 +139,7 @@ class Session:
         step = Entries.concat([-resolved.removed, -moved.before, moved.after])
         again = None
         if spec.refreshes:
-            # What comes again with another window is written by that.
+            # A row whose window changes is emitted anyway, and needs no refresh.
             rewritten, changed = _beside(resolved.rewritten, moved.before), len(step)
             step = Entries.concat([step, rewritten.relabel(weight=np.zeros(len(rewritten), np.int64))])
             again = np.arange(changed, len(step))
@@ -151,16 +152,16 @@ class Session:
         )
 
     def _read(self, rows: Arrangement, keys: TouchedKeys, spans: SessionSpans) -> tuple[SessionSpans, SessionRows]:
-        """The spans and the rows in them; with ends, as long as all sessions that have rows there."""
+        """Read the rows in the spans; with ends, extend the spans to all sessions that have rows in them."""
         stored = spans.read(rows, keys, self.spec.width)
         if self.spec.ends:
-            # Once more at most, but for sessions of which a TTL has taken rows in between.
+            # At most one repetition, except for sessions from which a TTL has removed rows in between.
             while not (longer := spans.with_sessions(stored, self.spec.gap)).are(spans):
                 spans, stored = longer, longer.read(rows, keys, self.spec.width)
         return spans, stored
 
     def _until_ended(self, entries: Entries) -> Entries:
-        """The entries, kept until their session has ended, if it is let go of as a whole."""
+        """Return the entries, stored until their session has ended if whole sessions are evicted."""
         spec = self.spec
         if not spec.goes_whole or spec.open is None:
             return entries
@@ -170,9 +171,9 @@ class Session:
     def _moved(
         self, rows: Arrangement, keys: TouchedKeys, spans: SessionSpans, stored: SessionRows, resolved: Resolved
     ) -> _Moved:
-        """The rows that stay and whose window changes, and those that come, with their windows.
+        """Return the staying rows whose window changes, and the inserted rows with their windows.
 
-        The loop is over readings, of all partitions that are not certain yet at once.
+        The loop is over readings, each of all partitions that are still uncertain.
         """
         spec = self.spec
         found: list[_Moved] = []
@@ -185,7 +186,7 @@ class Session:
             stays = SessionRows.of(keys, left, spec.width)
             ended = self._ended(stored, stays, rows.now)
             chain = _Chain.of(spans, stays, come.filter(spans.are_of(come.key)), ended, spec.gap)
-            # With ends, sessions have been read as a whole.
+            # With ends, sessions have been read completely.
             again = spans.are_of_keys(spans.key[chain.unsure & (not spec.ends)])
             found.append(chain.moved(~again[chain.span]))
             if not again.any():
@@ -196,9 +197,9 @@ class Session:
             width *= 2
 
     def _ended(self, stored: SessionRows, rows: SessionRows, now: int) -> Mask:
-        """Which of these rows are of sessions that have ended, as the rows that were `stored` before the batch say.
+        """Return which of these rows belong to ended sessions, according to the rows `stored` before the batch.
 
-        Where the last row of a session is further away than they go, it is later than that of any change.
+        If the last row of a session lies beyond the rows read, it is later than any change.
         """
         spec = self.spec
         if spec.open is None or now <= BEGINNING:
@@ -210,13 +211,13 @@ class Session:
 
 
 def _for_good(payload: pa.BinaryArray) -> Int64s:
-    """Until when rows are kept as long as nobody has said it."""
+    """Return the initial time until which rows are stored: indefinitely."""
     return np.full(len(payload), END, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Rows that no longer have their window, and those that have another or are new."""
+    """Rows that lose their window, and rows that get a new one or are inserted."""
 
     before: Entries
     after: Entries
@@ -224,9 +225,9 @@ class _Moved:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """The rows of some spans in the order of time: where each was before the batch, and the window that it has now.
+    """The rows of some spans in the order of time, with their windows before the batch and after it.
 
-    `unsure` says of which spans the rows behind them may have other starts as well.
+    `unsure` says for which spans the rows after them may also have other starts.
     """
 
     rows: SessionRows
@@ -237,7 +238,7 @@ class _Chain:
 
     @classmethod
     def of(cls, spans: SessionSpans, stays: SessionRows, comes: SessionRows, ended: Mask, gap: int) -> _Chain:
-        """That of rows that stay, some in sessions that have `ended`, and rows that come."""
+        """Return the chain of staying rows, some in sessions that have `ended`, and inserted rows."""
         rows = SessionRows(
             Entries.concat([stays.entries, comes.entries]),
             *(np.concatenate([getattr(part, name) for part in (stays, comes)]) for name in ("key", "time", "window")),
@@ -248,7 +249,7 @@ class _Chain:
         over = over[order]
         new, span, time, old = new[order], span[order], rows.time[order], rows.start[order]
         rows = SessionRows(rows.entries.take(order), rows.key[order], time, rows.window[order])
-        # Nothing before the first change of a span is another, and so is no start up to there.
+        # Nothing changes before the first change of a span, so starts up to there stay the same.
         known = ~new & (time <= spans.first[span])
         far = (span[1:] != span[:-1]) | (time[1:] - time[:-1] > gap)
         apart = np.append(True, far | (over[:-1] & ~over[1:]))[: len(time)]
@@ -266,7 +267,7 @@ class _Chain:
         return cls(rows, new, span, window, unsure)
 
     def moved(self, done: Mask) -> _Moved:
-        """What becomes of the rows where `done` is true."""
+        """Return the changes to the rows for which `done` is true."""
         changed = done & ~self.comes & (self.window != self.rows.window).any(axis=1)
         written = changed | (done & self.comes)
         entries = self.rows.entries.filter(written)
@@ -276,13 +277,13 @@ class _Chain:
 
 
 def _lasts(begins: Mask, times: Int64s) -> Int64s:
-    """For each row the time of the last one of its run; `begins` says with which rows runs begin."""
+    """Return for each row the time of the last row of its group; `begins` marks the first row of each group."""
     found: Int64s = np.append(times[np.flatnonzero(begins)[1:] - 1], times[-1:])[np.cumsum(begins) - 1]
     return found
 
 
 def _beside(entries: Entries, others: Entries) -> Entries:
-    """The rows that are none of these others."""
+    """Return the rows that are not among the others."""
     hashes, keys, sub_keys, payloads = (
         [getattr(part, name) for part in (entries, others)] for name in ("hash", "key", "sub_key", "payload")
     )

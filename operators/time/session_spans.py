@@ -1,7 +1,7 @@
-"""The rows of sessions around changes: spans of time, the rows in them, and the sessions that these are in.
+"""The rows of sessions around changes: spans of time, the rows in them, and the sessions of these rows.
 
-A **window** is what a row says of its session: its start and, where that is asked for, its end. It stands in the
-sub-key of the row, behind the row's time.
+The **window** of a row describes its session: the start and, if requested, the end. It is stored in the sub-key of the
+row, after the row's time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class SessionRows:
-    """Rows with the numbers of their partitions, their times and, a row of numbers each, their windows."""
+    """Rows with their partition numbers, their times, and their windows (one row of numbers each)."""
 
     entries: Entries
     key: Indices
@@ -39,25 +39,25 @@ class SessionRows:
 
     @classmethod
     def of(cls, keys: TouchedKeys, entries: Entries, width: int) -> SessionRows:
-        """The rows, all of them, whose windows are `width` numbers."""
+        """Return all of these rows, whose windows have `width` numbers."""
         return cls(entries, keys.find(entries), *_numbers(entries.sub_key, width))
 
     @property
     def start(self) -> Int64s:
-        """When the session of each row begins."""
+        """The start of the session of each row."""
         found: Int64s = self.window[:, 0]
         return found
 
     def filter(self, mask: Mask) -> SessionRows:
-        """The rows where `mask` is true."""
+        """Return the rows for which `mask` is true."""
         return SessionRows(self.entries.filter(mask), self.key[mask], self.time[mask], self.window[mask])
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSpans:
-    """Disjoint spans of time of partitions, in order: what is read around changes.
+    """Disjoint spans of time in partitions, in order: the parts that are read around changes.
 
-    From `low` to `high` everything is known; `first` and `last` are the times of the first and the last change.
+    All rows from `low` to `high` are known; `first` and `last` are the times of the first and the last change.
     """
 
     key: Indices
@@ -68,15 +68,15 @@ class SessionSpans:
 
     @classmethod
     def around(cls, keys: Indices, times: Int64s, gap: int) -> SessionSpans:
-        """One gap before and behind each of these times."""
+        """Make spans of one gap before and after each of these times."""
         order = np.lexsort((times, keys))
         key, time = keys[order], times[order]
         return cls(key, later(time, -gap), later(time, gap), time, time).merged()
 
     def merged(self) -> SessionSpans:
-        """Those that meet as one."""
+        """Merge spans that meet."""
         highs, rank = np.unique(self.high, return_inverse=True)
-        # The highest end so far in each partition: numbers of a later partition are higher than all before.
+        # The running maximum of ends in each partition: numbers of a later partition exceed all those before.
         base = self.key * len(highs)
         reached = highs[np.maximum.accumulate(base + rank) - base]
         begin = np.flatnonzero(np.append(True, (self.key[1:] != self.key[:-1]) | (self.low[1:] > reached[:-1])))
@@ -85,15 +85,15 @@ class SessionSpans:
         return SessionSpans(self.key[begin], self.low[begin], high, first, last)
 
     def filter(self, mask: Mask) -> SessionSpans:
-        """The spans where `mask` is true."""
+        """Return the spans for which `mask` is true."""
         return SessionSpans(self.key[mask], self.low[mask], self.high[mask], self.first[mask], self.last[mask])
 
     def longer(self, which: Mask, width: int) -> SessionSpans:
-        """All of them, some longer at their ends."""
+        """Return all spans, those of `which` extended at their end by `width`."""
         return replace(self, high=np.where(which, later(self.high, width), self.high)).merged()
 
     def with_sessions(self, rows: SessionRows, gap: int) -> SessionSpans:
-        """All of them, as long as the sessions of rows in them, whose windows have ends."""
+        """Return all spans, extended to the whole sessions of the rows in them, whose windows have ends."""
         span, low, high = self.hold(rows), self.low.copy(), self.high.copy()
         np.minimum.at(low, span, rows.window[:, 0])
         np.maximum.at(high, span, rows.window[:, 1] - gap)
@@ -101,19 +101,19 @@ class SessionSpans:
         return SessionSpans(self.key[order], low[order], high[order], self.first[order], self.last[order]).merged()
 
     def are(self, others: SessionSpans) -> bool:
-        """Whether they are as long as these, of which they are made."""
+        """Whether these spans equal the others, from which they were extended."""
         return np.array_equal(self.low, others.low) and np.array_equal(self.high, others.high)
 
     def are_of(self, keys: Indices) -> Mask:
-        """Which of these partitions have spans."""
+        """Return which of these partitions have spans."""
         return np.isin(keys, self.key)
 
     def are_of_keys(self, keys: Indices) -> Mask:
-        """Which spans are of one of these partitions."""
+        """Return which spans are in one of these partitions."""
         return np.isin(self.key, keys)
 
     def hold(self, rows: SessionRows) -> Indices:
-        """The number of the span that each row is in, -1 for none."""
+        """Return the number of the span that contains each row, -1 for none."""
         count = len(self.key)
         order = np.lexsort(
             (
@@ -129,7 +129,7 @@ class SessionSpans:
         return np.where(within, span, -1)
 
     def read(self, rows: Arrangement, keys: TouchedKeys, width: int) -> SessionRows:
-        """The rows that are there in these spans, whose windows are `width` numbers."""
+        """Read the rows in these spans, whose windows have `width` numbers."""
         hashes = keys.hash[self.key]
         low, high = (_places(hashes, *edge) for edge in ((self.low, LEAST), (self.high, LARGEST)))
         order = np.argsort(low)
@@ -141,7 +141,7 @@ class SessionSpans:
 
 
 def window_at(stored: SessionRows, keys: Indices, times: Int64s) -> Int64s:
-    """The windows of the stored rows of a partition at a time, 0 where there are none."""
+    """Return the windows of the stored rows of these partitions at these times, 0 if there are none."""
     both = (np.concatenate([stored.key, keys]), np.concatenate([stored.time, times]))
     groups = group(mix(both[0].astype(np.uint64), both[1].view(np.uint64)), both)
     window = np.zeros((groups.count, stored.window.shape[1]), np.int64)
@@ -151,13 +151,13 @@ def window_at(stored: SessionRows, keys: Indices, times: Int64s) -> Int64s:
 
 
 def sessions_of(rows: SessionRows, others: SessionRows) -> Groups:
-    """The sessions that these rows and those others are in, by their partitions and starts."""
+    """Group the rows and the others by session, that is by partition and start."""
     key, start = (np.concatenate([getattr(rows, name), getattr(others, name)]) for name in ("key", "start"))
     return group(mix(key.astype(np.uint64), start.view(np.uint64)), (key, start))
 
 
 def sub_keys(times: Int64s, windows: Int64s) -> pa.BinaryArray:
-    """A marker, the times and the numbers of windows, as bytes that compare as they do."""
+    """Return a marker, the times and the windows as bytes that compare as the numbers do."""
     numbers = np.column_stack([times, windows])
     octets = np.ones((len(times), 1 + 8 * numbers.shape[1]), np.uint8)
     octets[:, 1:] = (numbers ^ _SIGN).astype(">i8").view(np.uint8)
@@ -165,7 +165,7 @@ def sub_keys(times: Int64s, windows: Int64s) -> pa.BinaryArray:
 
 
 def windows_of(entries: Entries, width: int) -> Int64s:
-    """The windows in the sub-keys of entries."""
+    """Return the windows in the sub-keys of entries."""
     return _numbers(entries.sub_key, width)[1]
 
 
@@ -175,7 +175,7 @@ def _places(hashes: Uint64s, times: Int64s, number: int) -> Uint64s:
 
 
 def _numbers(sub_key: pa.BinaryArray, width: int) -> tuple[Int64s, Int64s]:
-    """The times and windows of sub-keys."""
+    """Return the times and windows in sub-keys."""
     count, octets = len(sub_key), 1 + 8 * (1 + width)
     if not count:
         return np.empty(0, np.int64), np.empty((0, width), np.int64)

@@ -1,7 +1,7 @@
-"""Stamp: each row with the time of the batch in which it came, SQL's processing time as a column.
+"""Stamp: each row with the time of its batch, which is SQL's processing time as a column.
 
-Nothing is kept: a row that comes is never taken back, or it would have to be taken back with the time that it got. The
-time of a batch is logged before any of it is done, so that a batch which is done again gives the same times.
+Nothing is stored. So the input must be insert-only: a retraction would need the time that its row was given. The time
+of a batch is logged before the batch is processed, so that a replay gives the same times.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from rowkind.operators.operator import Output
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The operator. `timed` puts a time behind each row, in microseconds since the epoch. Raises `BatchTooLarge`.
+    """The operator. `timed` appends a time to each row, in microseconds since the epoch. Raises `BatchTooLarge`.
 
-    The input is an append changelog. A refresh names a row by its content, which has another time by now: it ends here.
+    The input is an append changelog. A refresh names a row by its content, which now would have another time, so
+    refreshes are dropped here.
     """
 
     timed: Callable[[pa.BinaryArray, Int64s], pa.BinaryArray]
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """None."""
+        """Nothing is stored."""
         return {}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
-        """Apply one batch of one shard, all of whose rows come at `now`, in ms since the epoch."""
+        """Apply one batch of one shard, all of whose rows arrive at `now`, in ms since the epoch."""
         del stores
         comes = batch.changes.filter(batch.changes.kind == RowKind.INSERT)
         payload = self.timed(comes.payload, np.full(len(comes), now * 1000))

@@ -1,17 +1,17 @@
-"""Temporal filter: of its input's rows, those whose time has come and is not over.
+"""Temporal filter: the rows of its input whose time has come and has not passed.
 
-Each row says from when on it is in the result, and until when; both are known from the row itself. So all that is kept
-is an **agenda**: for each row that is there the next thing that happens to it because time passes. A row whose time has
-not come is in there with its beginning, one whose time will be over with its end, and of any other nothing is kept.
+Each row determines when it enters the result and when it leaves it. So the only state is a **timer queue** (arrangement
+"agenda") with the next time-driven event of each row. A row that is not in the result yet has an entry at its
+beginning; a row that will leave has an entry at its end; other rows have none.
 
-The walk: take what is due off the agenda, put out rows that begin and take back those that end; then let every change
-of the batch pass whose row is in the result now, and enter in the agenda what will happen to it. What is due is one
-range of the arrangement, which lies in order of time. (Materialize's temporal filters, by an ordered state in place of
-a timer for each row, as Flink has.)
+The walk. The due entries are removed from the timer queue; rows that begin are emitted and rows that end are retracted.
+Then every change of the batch whose row is in the result now is passed on, and the row's next event is queued. The due
+entries are one range of the arrangement, which is ordered by time. (These are Materialize's temporal filters, with an
+ordered state instead of a timer per row as in Flink.)
 
-It serves three ends. By the clock it is `WHERE ts > NOW() - INTERVAL …`: rows leave without any input. By a watermark
-it holds rows back until they are final, each of which it then puts out once, in order of their time; and that is
-sorting by time too.
+The operator has three uses. By the clock, it implements `WHERE ts > NOW() - INTERVAL …`: rows leave without any input.
+By a watermark, it buffers rows until they are final, and then emits each once, in the order of time. The latter also
+implements sorting by time.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from rowkind.operators.columns.rowtime import END, RowTime
 from rowkind.operators.operator import Output
 
 _SPREAD = 15
-"""Bits by which rows of one ms are told apart, so that a part of them can be found, and let out by themselves."""
+"""The bits that distinguish rows of one ms, so that some of them can be found and released separately."""
 
 _EARLIEST = -(1 << 48)
 _LATEST = (1 << 48) - 1
 
 _BEGINS, _ENDS = 0, 1
-"""The marks of what happens to a row."""
+"""The marks of the events of a row."""
 
 
 def places(times: Int64s, payload: pa.BinaryArray) -> Uint64s:
-    """The places of these times, in ms, in a timer queue; times long after the year 9999 are near its end.
+    """Return the places of these times, in ms, in a timer queue; times long after the year 9999 are near its end.
 
-    What has always been so, from `-END` on, is at place 0, which even a clock that knows nothing yet has come to. What
-    never happens, from `END` on, is at the end, to which no clock comes.
+    A time from `-END` on back has place 0, which even the initial clock has reached. A time from `END` on never comes:
+    it has the last place, which no clock reaches.
     """
     ms = (np.where(times < END, np.clip(times, _EARLIEST, _LATEST - 1), _LATEST) - _EARLIEST).astype(np.uint64)
     found = (ms << np.uint64(_SPREAD)) | (hash64(payload) >> np.uint64(64 - _SPREAD))
@@ -56,23 +56,24 @@ def places(times: Int64s, payload: pa.BinaryArray) -> Uint64s:
 
 
 def last_place(now: int) -> np.uint64:
-    """The last place of what is due at a time, in ms."""
+    """Return the last place that is due at a time, in ms."""
     ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
     return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
 
 
 def time_at(place: int) -> int:
-    """The time, in ms, of what stands at this place in an agenda."""
+    """Return the time, in ms, of a place in a timer queue."""
     return (place >> _SPREAD) + _EARLIEST
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalFilterSpec:
-    """From when on and until when rows are in the result, each None for always.
+    """The times at which rows enter and leave the result; None for no such bound.
 
-    The input is an exact changelog. `most`: of the rows that a batch finds due, about how many it lets out, the others
-    in the next ones; None for all. The end of time, which no batch follows, lets all of them out. `refreshes`: whether
-    somebody further down has a TTL. `whole`: all that is due at one time, in ms, is let out in one batch.
+    The input is an exact changelog. `most`: the approximate number of due rows that a batch releases, the others follow
+    in the next batches; None for all. The end of time, which no batch follows, releases all of them. `refreshes`:
+    whether a downstream operator has a TTL. `whole`: all rows that are due at one time, in ms, are released in one
+    batch.
     """
 
     begins: RowTime | None
@@ -84,17 +85,17 @@ class TemporalFilterSpec:
 
 @dataclass(frozen=True, slots=True)
 class TemporalFilter:
-    """The operator; it has no state of its own. Raises nothing."""
+    """The operator. Its state is in the stores, not in this object. It raises no errors."""
 
     spec: TemporalFilterSpec
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The agenda."""
+        """The timer queue."""
         return {"agenda": None}
 
     def process(self, batch: Batch, stores: Mapping[str, BlobStore], now: int) -> Output:
-        """Apply one batch of one shard; by time `now` (ms since the epoch) all is due that begins or ends then."""
+        """Apply one batch of one shard; everything that begins or ends by time `now` (ms since the epoch) is due."""
         agenda = Arrangement(stores["agenda"], ArrangementSpec("agenda", "timed"), now)
         due, reached = self._due(agenda, now)
         agenda.append(-due)
@@ -106,7 +107,7 @@ class TemporalFilter:
         weight[refresh] = 0
         stay = self._stay(payload)
         there = stay.there(reached)
-        # What ends was there until now.
+        # A row that ends now was in the result until now.
         there[: len(due)] |= due.mark == _ENDS
         waits, stays = stay.waits(reached), there & stay.ends
         stays[: len(due)] &= due.mark == _BEGINS
@@ -127,7 +128,7 @@ class TemporalFilter:
         )
 
     def _due(self, agenda: Arrangement, now: int) -> tuple[Entries, np.uint64]:
-        """What is let out in a batch at this time, in order, and the place up to which it is."""
+        """Return the entries that a batch releases at this time, in order, and the place up to which they are due."""
         reached = last_place(now)
         due = agenda.between(np.zeros(1, np.uint64), np.array([reached]))
         if self.spec.most is not None and now < END and len(due) > self.spec.most:
@@ -142,7 +143,7 @@ class TemporalFilter:
         return net_rows(payload.take(pa.array(rows)), seq[rows], weight[rows], refreshed)
 
     def _stay(self, payload: pa.BinaryArray) -> _Stay:
-        """From when on and until when these rows are in the result."""
+        """Return when these rows enter and leave the result."""
         count = len(payload)
         begins = np.full(count, -END) if self.spec.begins is None else self.spec.begins(payload)
         ends = np.full(count, END) if self.spec.ends is None else self.spec.ends(payload)
@@ -151,7 +152,7 @@ class TemporalFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """The places of an agenda at which rows come and go, and whether they ever do."""
+    """The places in the timer queue at which rows enter and leave the result, and whether they ever do."""
 
     comes: Uint64s
     goes: Uint64s
@@ -159,15 +160,15 @@ class _Stay:
     ends: Mask
 
     def there(self, reached: np.uint64) -> Mask:
-        """Which of them are in the result."""
+        """Return which rows are in the result."""
         return (self.comes <= reached) & (reached < self.goes)
 
     def waits(self, reached: np.uint64) -> Mask:
-        """Which of them will come."""
+        """Return which rows will enter the result."""
         return (self.comes > reached) & self.begins & (self.comes < self.goes)
 
     def entries(self, payload: pa.BinaryArray, waits: Mask, stays: Mask) -> tuple[Indices, Entries]:
-        """When rows that wait come and rows that stay go, each once, and which rows these are."""
+        """Return the entries of waiting rows at their beginning and of present rows at their end, and their indices."""
         at = np.concatenate([np.flatnonzero(waits), np.flatnonzero(stays)])
         mark = np.repeat(np.array([_BEGINS, _ENDS], np.int8), [waits.sum(), stays.sum()])
         place = np.where(mark == _BEGINS, self.comes[at], self.goes[at])
@@ -175,14 +176,14 @@ class _Stay:
 
 
 def _entries(place: Uint64s, mark: Int8s, payload: pa.BinaryArray) -> Entries:
-    """What happens to these rows, each there once. Their key is nobody's business."""
+    """Return timer queue entries for these rows, each with weight 1 and without a key."""
     count, none = len(place), constant(b"", len(place))
     numbers = np.zeros(count, np.int64)
     return Entries(place, np.zeros(count, np.uint64), none, none, payload, numbers + 1, numbers, numbers, mark)
 
 
 def _surplus(agenda: Arrangement, entries: Entries) -> Mask:
-    """Which of these entries take off the agenda what is not there, of equal ones the latest."""
+    """Return the entries that retract something absent from the timer queue; of equal ones, the latest."""
     goes = np.flatnonzero(entries.weight < 0)
     if not len(goes):
         return np.zeros(len(entries), np.bool_)
