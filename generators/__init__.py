@@ -1,1 +1,1 @@
-"""Generators of the pages, the schema and the dashboards that the repository keeps as files. None is in the wheel."""
+"""Generators of the docs pages, JSON Schema and dashboards in the repository. They are not part of the wheel."""

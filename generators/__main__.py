@@ -1,4 +1,4 @@
-"""`python -m generators` writes every generated file of docs, the schema of the job file, and the dashboards."""
+"""`python -m generators` writes all generated files: docs pages, the schema of the job file, and the dashboards."""
 
 from __future__ import annotations
 

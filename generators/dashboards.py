@@ -1,4 +1,4 @@
-"""deploy/grafana: one dashboard for readers of a job's results, one for operators of the service."""
+"""Generate deploy/grafana: one dashboard for consumers of a job's results, one for operators of the service."""
 
 from __future__ import annotations
 

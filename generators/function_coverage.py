@@ -1,6 +1,6 @@
-"""How many of Spark's functions there are here: for the reference, and for the test that none is forgotten.
+"""Count how many Spark functions Rowkind supports, for the reference and for a test that every function is covered.
 
-`spark_functions.tsv` has the name and the kind of each function that `SHOW FUNCTIONS` lists.
+`spark_functions.tsv` has the name and the kind of each function that Spark's `SHOW FUNCTIONS` lists.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ CONSTRUCTS = frozenset(
         "~",
     ]
 )
-"""What Spark lists as functions and has a syntax of its own; each is in the table of operators."""
+"""Constructs with their own syntax that Spark lists as functions. The reference has them in its table of operators."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Spark's scalar functions: those that there are, those without a meaning here, the other refused ones, the rest.
+    """Spark's scalar functions by support: supported, without meaning here (`senseless`), refused for other reasons.
 
-    `missing` are neither there nor refused by name.
+    `missing` are neither supported nor refused by name.
     """
 
     supported: tuple[str, ...]
@@ -72,17 +72,17 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """The share of those that there are among those with a meaning."""
+        """The share of supported functions among those that have a meaning here."""
         return len(self.supported) / (len(self.supported) + len(self.refused) + len(self.missing))
 
 
 def spark_functions() -> dict[str, str]:
-    """The kind of each function of Spark."""
+    """Return the kind of each Spark function by its name."""
     return dict(line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines())
 
 
 def coverage() -> Coverage:
-    """What there is of Spark's scalar functions."""
+    """Return the coverage of Spark's scalar functions."""
     names = [name for name, kind in spark_functions().items() if kind == "scalar"]
     supported = [name for name in names if name in CONSTRUCTS or name.upper() in FUNCTIONS]
     left = [name for name in names if name not in supported]

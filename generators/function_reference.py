@@ -1,4 +1,4 @@
-"""docs/sql-reference.md: the reference of expressions and functions, from their tables."""
+"""Generate docs/sql-reference.md, the reference of expressions and functions, from the function tables."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ only where there are rows, but for `GROUPING SETS (())` alone |
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     return "\n".join(
         [_HEAD, f"## Functions\n\n{len(FUNCTIONS)} names. {_share()}\n", *_families(), *_aggregates(), *_refused()]
     )
@@ -134,10 +134,10 @@ _BY_ROW = (
     "MONTHS_BETWEEN and time zones",
     "FROM_JSON and JSON_OBJECT_KEYS, and GET_JSON_OBJECT of JSON that is not strict",
 )
-"""What kernels of single values compute."""
+"""The functions that are computed row by row in Python."""
 
 _TYPE_OF_TYPES = re.compile(r"\b[A-Z]+<[^|]*>")
-"""What would be taken for a tag of HTML."""
+"""Matches types that Markdown would take for an HTML tag."""
 
 
 def _line(function: ScalarFunction) -> str:

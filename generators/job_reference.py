@@ -1,4 +1,4 @@
-"""docs/job-file.md: the reference of the job file, from its schema."""
+"""Writes docs/job-file.md, the reference of the job file, from its JSON Schema."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ _HEAD = """# The job file
 
 This page is generated from the code that reads a job file: `python -m generators`.
 
-A job is one YAML file. Only `job`, `tables` and `sinks` must be there; `rowkind check job.yaml` says what is wrong with
-one, with the line. [A job](a-job.md) goes through one as a whole.
+A job is one YAML file. Only `job`, `tables` and `sinks` are required. `rowkind check job.yaml` reports all errors in a
+job file, each with its line. [A job](a-job.md) explains a complete example.
 
-- Where a **length of time** is wanted, write `30d`, `12h`, `15m`, `90s`, `1500ms`, or several in a row as `1d 12h`; a
-  bare number is milliseconds. Units are `ms`, `s`, `m` or `min`, `h`, `d`, `w`.
-- Where an **amount of memory** is wanted, write `2g`, `1536m` or `2Gi`; a bare number is bytes, and every unit a power
-  of 1024.
-- `${NAME}` and `${NAME:-default}` in a value come from the environment, `${file:path}` from a file; `$${` is a plain
-  `${`. In `kafka`, `registry` and `status` a value may also be `{file: path}`. What comes from outside there is never
-  shown, unless the setting is one that holds no secret. Paths are seen from the job file.
-- SQL types are `BOOLEAN`, `TINYINT`, `SMALLINT`, `INT`, `BIGINT`, `FLOAT`, `DOUBLE`, `DECIMAL(p,s)`, `STRING`,
+- A **length of time** is written `30d`, `12h`, `15m`, `90s` or `1500ms`, or combined as `1d 12h`. A bare number is
+  milliseconds. Units are `ms`, `s`, `m` or `min`, `h`, `d`, `w`.
+- An **amount of memory** is written `2g`, `1536m` or `2Gi`. A bare number is bytes, and every unit is a power of 1024.
+- `${NAME}` and `${NAME:-default}` in a value are replaced from the environment, `${file:path}` from a file. `$${` is an
+  escaped `${`. In `kafka`, `registry` and `status` a value may also be `{file: path}`. Values from the environment or
+  from files are hidden there, unless the setting holds no secret.
+- **Paths** are relative to the job file.
+- **SQL types** are `BOOLEAN`, `TINYINT`, `SMALLINT`, `INT`, `BIGINT`, `FLOAT`, `DOUBLE`, `DECIMAL(p,s)`, `STRING`,
   `VARCHAR(n)`, `CHAR(n)`, `BINARY`, `DATE`, `TIME(p)`, `TIMESTAMP(p)`, `TIMESTAMP_NTZ(p)`, `UUID`, `ARRAY<…>`,
   `MAP<STRING, …>` and `STRUCT<name: …>`, each with or without `NOT NULL`. A decimal has up to 38 digits.
 
-**In an editor.** `rowkind schema > job.schema.json` writes a JSON Schema of this page. With the line below at the head
-of a job file, an editor that has a YAML language server completes its keys, explains them, and marks what is wrong:
+**Editor support.** `rowkind schema > job.schema.json` writes a JSON Schema of this page. With the line below at the top
+of a job file, an editor with a YAML language server completes and explains its keys, and marks errors:
 
 ```yaml
 # yaml-language-server: $schema=job.schema.json
 ```
 
-The schema of the newest version is at <ADDRESS>, too. It knows what may stand where. What two
-settings ask of each other, only `rowkind check` knows.
+The schema of the newest version is also at <ADDRESS>. The schema checks each setting by itself.
+Only `rowkind check` checks how settings depend on each other.
 """.replace("ADDRESS", ADDRESS)
 
 _PLACES = {
@@ -54,14 +54,14 @@ _PLACES = {
     "FunctionView": "functions.<name>.views.<name>",
     "Sink": "sinks.<name>",
 }
-"""Where each section of the schema stands in a job file, in the order of the page."""
+"""The place of each section of the schema in a job file, in the order of the page."""
 
 
 def page() -> str:
-    """The page as it ought to be."""
+    """Return the current text of the page."""
     schema = job_schema()
     assert _PLACES.keys() == schema["$defs"].keys() - {"Reference"}, "every section has its place"
-    return "\n".join([_HEAD, *_section("The whole", schema), *_sections(schema["$defs"])])
+    return "\n".join([_HEAD, *_section("Top level", schema), *_sections(schema["$defs"])])
 
 
 def _sections(defined: dict[str, Schema]) -> Iterator[str]:
@@ -70,12 +70,12 @@ def _sections(defined: dict[str, Schema]) -> Iterator[str]:
 
 
 def _section(title: str, section: Schema) -> Iterator[str]:
-    yield f"## {title}\n\n{section['description']}\n\n| key | type | if left out | meaning |\n|---|---|---|---|"
+    yield f"## {title}\n\n{section['description']}\n\n| key | type | default | meaning |\n|---|---|---|---|"
     for name, value in section["properties"].items():
-        left_out = "**must be there**" if name in section.get("required", ()) else _default(value)
+        left_out = "**required**" if name in section.get("required", ()) else _default(value)
         yield f"| `{name}` | {_type(value)} | {left_out} | {value['description']} |"
     if isinstance(rest := section["additionalProperties"], dict):
-        yield f"| any other | {_type(rest)} | | handed on as it is |"
+        yield f"| any other | {_type(rest)} | | passed on unchanged |"
     yield ""
 
 
@@ -91,7 +91,7 @@ def _default(value: Schema) -> str:
 
 
 def _type(schema: Schema) -> str:
-    """What may be written, in the words of the page."""
+    """Return the type as the page shows it."""
     match schema:
         case {"title": str(title)}:
             return title
@@ -136,5 +136,5 @@ def _bounds(schema: dict[str, Any]) -> str:
 
 
 def _anchor(title: str) -> str:
-    """What a heading is linked by."""
+    """Return the anchor of a heading."""
     return "".join(each for each in title.lower() if each.isalnum() or each in "_-")

@@ -1,7 +1,7 @@
-"""service/job/job.schema.json: the JSON Schema of a job file, for editors, from the model that reads the file.
+"""Generates service/job/job.schema.json, the JSON Schema of a job file for editors, from the model of the file.
 
-It says what may stand where: names, types, words, what must not be missing. What two settings ask of each other, and
-what a table's columns ask of its primary key, the model alone knows, so that `rowkind check` has the last word.
+The schema has names, types, allowed words and required keys. Only the model checks dependencies between settings, and
+between a table's columns and its primary key. `rowkind check` is therefore authoritative.
 """
 
 from __future__ import annotations
@@ -55,45 +55,45 @@ _SETTING: Schema = {
         },
     ],
 }
-"""The value of a setting of Kafka, a registry, the status port: it may lie in a file, as a secret does."""
+"""The value of a setting of Kafka, a registry or the status port. It may be in a file, as secrets are."""
 
 _OWN: Mapping[str, Schema] = {
     "Reference": {
-        "description": "What stands for a value of the environment or the content of a file.",
+        "description": "A reference to an environment variable or to the content of a file.",
         "type": "string",
         "pattern": r"\$\{[^}]*\}",
     },
     "KafkaSettings": {
-        "description": "librdkafka's settings by their names, TLS and SASL included, once for all clients.",
+        "description": "librdkafka's settings under their own names, including TLS and SASL, for all clients.",
         "type": "object",
         "properties": {
-            "bootstrap.servers": {**_SETTING, "description": "Where Kafka is: `host:port`, several with commas."},
+            "bootstrap.servers": {**_SETTING, "description": "Kafka's address: `host:port`, several with commas."},
             "outage": {
                 **_SETTING,
                 "title": "length of time",
-                "description": "For how long brokers or a registry that went away are waited for; for as long as it "
-                "takes if left out.",
+                "description": "How long the job waits for brokers or a registry that become unavailable. If omitted, "
+                "indefinitely.",
             },
         },
         "required": ["bootstrap.servers"],
         "additionalProperties": _SETTING,
     },
     "RegistrySettings": {
-        "description": "Where schemas are: either `url` or `folder`.",
+        "description": "Where schemas are: set either `url` or `folder`.",
         "type": "object",
         "properties": {
             "url": {
                 **_SETTING,
-                "description": "A registry with Confluent's API. Beside it may stand further settings of Confluent's "
-                "client, such as `basic.auth.user.info`.",
+                "description": "The address of a registry with Confluent's API. Further settings of Confluent's client "
+                "are allowed with it, such as `basic.auth.user.info`.",
             },
             "timeout": {
                 **_SETTING,
                 "title": "seconds",
-                "description": f"How long the registry may take for one answer in all; {ANSWER_SECONDS:g} s if left "
-                "out. A running job then asks again.",
+                "description": f"The limit for one answer of the registry, retries included. If omitted, "
+                f"{ANSWER_SECONDS:g} s. After the timeout, a running job asks again.",
             },
-            "folder": {**_SETTING, "description": "A folder of .avsc files, seen from the job file."},
+            "folder": {**_SETTING, "description": "A folder of .avsc files. The path is relative to the job file."},
         },
         "oneOf": [{"required": ["url"]}, {"required": ["folder"]}],
         "if": {"required": ["folder"]},
@@ -101,13 +101,13 @@ _OWN: Mapping[str, Schema] = {
         "additionalProperties": _SETTING,
     },
     "StatusSettings": {
-        "description": "Who may see the status port. Without it everybody may who reaches it.",
+        "description": "Access to the status port. Without this section, the port requires no login.",
         "type": "object",
         "properties": {
-            "certificate": {**_SETTING, "description": "A file with the certificate for TLS, seen from the job file."},
-            "key": {**_SETTING, "description": "The file with its key."},
-            "user": {**_SETTING, "description": "The name to log in with."},
-            "password": {**_SETTING, "description": "The password that belongs to it."},
+            "certificate": {**_SETTING, "description": "The TLS certificate, as a path relative to the job file."},
+            "key": {**_SETTING, "description": "The key of the certificate, as a path relative to the job file."},
+            "user": {**_SETTING, "description": "The user name of the login."},
+            "password": {**_SETTING, "description": "The password of the login."},
         },
         "dependentRequired": {
             "certificate": ["key"],
@@ -125,19 +125,19 @@ _SHORT: Mapping[str, Schema] = {
     From.__name__: {"enum": ["earliest", "latest"]},
     WatermarkSettings.__name__: {"type": "string"},
 }
-"""What may stand in place of a whole section."""
+"""The short forms that may replace a whole section."""
 
 
 class _Plain(GenerateJsonSchema):
-    """Without titles that only spell the name once more."""
+    """Generates schemas without titles that repeat the name."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's interface
-        """No title is made up."""
+        """Return False: no title is generated."""
         return False
 
 
 def job_schema() -> Schema:
-    """The schema, made anew."""
+    """Return the schema, generated from the model."""
     made = Job.model_json_schema(schema_generator=_Plain)
     sections = {Job.__name__: made, **made.pop("$defs")}
     for model in _MODELS:
@@ -155,7 +155,7 @@ def job_schema() -> Schema:
     for name, section in _SETTINGS.items():
         meaning = properties[name]["description"]
         properties[name] = {"anyOf": [{"$ref": f"#/$defs/{section}"}, {"type": "null"}], "description": meaning}
-    # YAML takes the word null for nothing.
+    # YAML parses the word null as None.
     for words in (properties["on_error"], sections[Table.__name__]["properties"]["on_bad_update"]):
         words["anyOf"].append({"type": "null"})
     return {
@@ -168,12 +168,12 @@ def job_schema() -> Schema:
 
 
 def text() -> str:
-    """The text that it ought to be."""
+    """Return the current text of the file."""
     return json.dumps(job_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _written(schema: Schema) -> Schema:
-    """The schema of a value as a job file may have it: references in its place, short forms, numbers as text."""
+    """Return the schema of a value as written in a job file: with references, short forms, and numbers as text."""
     match schema:
         case {"$ref": str(ref)}:
             short = _SHORT.get(ref.rpartition("/")[2])
@@ -198,7 +198,7 @@ def _written(schema: Schema) -> Schema:
 
 
 def _inside(part: str, value: Any) -> Any:
-    """A part of the schema of a mapping, as `_written`."""
+    """Apply `_written` to one part of the schema of a mapping."""
     if part == "additionalProperties" and isinstance(value, dict):
         return _written(value)
     if part == "patternProperties":
@@ -207,7 +207,7 @@ def _inside(part: str, value: Any) -> Any:
 
 
 def _meanings(model: type[BaseModel]) -> Mapping[str, str]:
-    """What is written below each field of a section."""
+    """Return the string below each field of a section."""
     return dict(_below(ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]))
 
 

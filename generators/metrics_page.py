@@ -1,4 +1,4 @@
-"""docs/metrics.md: all metrics, from their list."""
+"""Writes docs/metrics.md, the reference of all metrics, from their list."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
 
 _HEAD = """# Metrics
 
-This page is generated: `python -m generators`. `rowkind run` serves these metrics at `/metrics`,
-in Prometheus' text format; nothing else is there. [alerts.md](alerts.md) has the alerts that rest on them, and
-[deploy/grafana](../deploy/grafana) two dashboards.
+This page is generated: `python -m generators`. `rowkind run` serves these metrics, and no others, at `/metrics`, in
+Prometheus's text format. [Alerts](alerts.md) explains the alerts that use them, and
+[deploy/grafana](../deploy/grafana) has two dashboards.
 
-- Every sample has **name**, the job's name: of a service with several jobs, `/metrics` has those of all.
-- **query** is `main` unless a sink has a query of its own. What an operator does and keeps carries **sink**; one that
-  several sinks share has the name of the first. **operator** is what `rowkind explain` calls it.
-- **kind** is the row kind: `+I`, `-U`, `+U`, `-D`. Counters that an alert rests on are there from the start, with 0.
-- What is counted in tasks is told when their batch has ended, and once, also if a task or a batch is done again.
+- Every sample has the label **name**, the job's name. In a multi-job service, `/metrics` has the metrics of all jobs.
+- **query** is `main` unless a sink has a query of its own.
+- **sink** labels everything that is written to a sink, and the work and the state of an operator. An operator that
+  several sinks share has the name of the first one.
+- **operator** is the operator's name in `rowkind explain`.
+- **kind** is the row kind: `+I`, `-U`, `+U`, `-D`.
+- Counters that an alert uses exist from the start, with the value 0.
+- Counts of tasks are reported once, when their batch has ended, even if a task or a batch is repeated.
 """
 
 
 def page() -> str:
-    """All of it."""
+    """Return the current text of the page."""
     return "\n".join([_HEAD, *_table()]) + "\n"
 
 
@@ -35,4 +38,4 @@ def _table() -> Iterator[str]:
     for each in METRICS:
         yield f"| `{each.name}` | {each.kind} | {each.unit} | {', '.join(each.labels)} | {each.help} |"
     yield ""
-    yield f"The buckets of histograms end at {', '.join(f'{bound:g}' for bound in BUCKETS)} seconds."
+    yield f"The upper bounds of histogram buckets are {', '.join(f'{bound:g}' for bound in BUCKETS)} seconds."

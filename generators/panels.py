@@ -1,4 +1,4 @@
-"""Dashboards of Grafana as tables of panels, and the few words that their queries are made of."""
+"""Grafana dashboards as tables of panels, and the functions to build their queries."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _COLUMNS = 24
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel: its title, a sentence on what it shows, the unit as Grafana calls it, and queries by their legends.
+    """A panel: its title, a sentence that describes it, the unit in Grafana's terms, and its queries by their legends.
 
-    A `stat` shows the last values alone; from `bad` on they are orange.
+    A `stat` panel shows only the last values, in orange from `bad` on.
     """
 
     title: str
@@ -29,7 +29,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A dashboard: panels, under the titles of their rows. `file` is where it lies, and its name in Grafana's links."""
+    """A dashboard: panels by the titles of their rows. `file` is the name of its file and its uid in Grafana."""
 
     file: str
     title: str
@@ -38,42 +38,42 @@ class Dashboard:
 
 
 def of(metric: str) -> str:
-    """The samples of the chosen jobs and processes."""
+    """Return the selector of a metric's samples for the chosen jobs and instances."""
     return f'{metric}{{name=~"$job",instance=~"$instance"}}'
 
 
 def gauge(metric: str, *by: str, over: str = "sum") -> str:
-    """The values of a gauge, put together."""
+    """Return the query that aggregates a gauge."""
     return f"{over} by ({', '.join(by)}) ({of(metric)})" if by else f"{over}({of(metric)})"
 
 
 def rate(metric: str, *by: str) -> str:
-    """The growth of a counter by the second."""
+    """Return the query for a counter's increase per second."""
     return f"sum by ({', '.join(by)}) (rate({of(metric)}[$__rate_interval]))"
 
 
 def growth(metric: str, *by: str) -> str:
-    """The growth of a gauge by the second, of the last quarter of an hour."""
+    """Return the query for a gauge's increase per second over the last 15 min."""
     return f"sum by ({', '.join(by)}) (deriv({of(metric)}[15m]))"
 
 
 def hour(*metrics: str) -> str:
-    """By how much counters have grown in an hour; one that the job does not have has not grown."""
+    """Return the query for the increase of several counters in the last hour. A missing counter counts as 0."""
     return " + ".join(f"(sum(increase({of(metric)}[1h])) or vector(0))" for metric in metrics)
 
 
 def quantile(share: float, metric: str, *by: str) -> str:
-    """Below which value such a share of what a histogram has observed lies."""
+    """Return the query for a quantile of a histogram's observations."""
     return f"histogram_quantile({share}, {rate(f'{metric}_bucket', *by, 'le')})"
 
 
 def stat(title: str, says: str, unit: str, query: str, bad: float | None = None) -> Panel:
-    """One number."""
+    """Return a panel with a single number."""
     return Panel(title, says, unit, {title.lower(): query}, "stat", 4, bad)
 
 
 def model(dashboard: Dashboard) -> dict[str, Any]:
-    """A dashboard as Grafana reads it."""
+    """Return a dashboard in Grafana's JSON model."""
     variables = [
         {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
         _variable("job", "Job", "label_values(rowkind_job_up, name)"),
@@ -112,7 +112,7 @@ def _variable(name: str, label: str, query: str) -> dict[str, Any]:
 
 
 def _panels(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
-    """Every panel at its place, from left to right and from above."""
+    """Yield every panel with its position, from left to right and top to bottom."""
     y = 0
     for title, panels in dashboard.rows.items():
         yield {"type": "row", "title": title, "collapsed": False, "panels": [], "gridPos": _place(0, y, _COLUMNS, 1)}
@@ -158,5 +158,5 @@ def _panel(panel: Panel) -> dict[str, Any]:
 
 
 def text(dashboard: Dashboard) -> str:
-    """The file."""
+    """Return the text of the dashboard's file."""
     return json.dumps(model(dashboard), indent=1) + "\n"

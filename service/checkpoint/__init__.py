@@ -1,1 +1,1 @@
-"""Checkpoints: what they are of, savepoints, upgrades, replays."""
+"""Checkpoints: their metadata, savepoints, upgrades, replays."""

@@ -1,8 +1,8 @@
-# ruff: noqa: SLF001 - Spark's own file systems are to be had through its gateway only
-"""The checkpoint of one query: Spark's logs of its batches and its state, and how both are put right.
+# ruff: noqa: SLF001 - Spark's own file systems are available only through its gateway
+"""The checkpoint of one query: Spark's logs of its batches, its state, and how both are repaired.
 
-Spark notes in `offsets` where a batch begins and ends before it is done, and in `commits` that it is; `state` has what
-operators keep, by batch and partition.
+Spark records in `offsets` where a batch begins and ends before the batch runs, and in `commits` that it has ended.
+`state` has the operators' state, by batch and partition.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 class Checkpoint(Notes):
-    """The checkpoint of one query, in the hands of this run of the job."""
+    """The checkpoint of one query, as used by this run of the job."""
 
     def mend(self) -> list[str]:
-        """Remove what Spark wrote last and a crash of the machine has torn, so that the batch is done again.
+        """Remove Spark's last writes if a crash of the machine has damaged them, so that the batch is repeated.
 
-        State that was on its way to other partitions (`repartition`) is left where it was.
-
-        A lost commit marker is recovered by running the batch again. Lost offsets are planned again, or replayed if
-        anything of the batch was written (`service.checkpoint.replay`). Gives the files removed.
+        An unfinished move of state to other partitions (`repartition`) is undone. A lost commit marker is recovered by
+        repeating the batch. Lost offsets are planned again, or replayed if any part of the batch was written
+        (`service.checkpoint.replay`). Returns the removed files.
 
         Raises:
-            CheckpointTornError: Nobody knows whose checkpoint it is any more.
+            CheckpointTornError: The checkpoint's owner is no longer known.
             CheckpointFolderError: The folder cannot be read or written.
         """
         with self._files() as files:
@@ -51,7 +50,7 @@ class Checkpoint(Notes):
                 self._drop_state(files, begun[-1])
             elif begun[-1:] != ended[-1:] and self._moves(files, begun):
                 self._undo_move(files, begun.pop())
-            # A batch that has ended has begun.
+            # A batch that has ended must have begun.
             whole = [batch for batch in begun if f"offsets/{batch}" not in removed]
             removed += [
                 f"commits/{batch}"
@@ -62,30 +61,29 @@ class Checkpoint(Notes):
                 raise CheckpointTornError(self.folder, "Spark's file `metadata` is gone or was torn")
             for name in removed:
                 files.delete(self._child(name), False)
-            # What Spark says of it holds, should the note not have been written any more.
+            # Spark's number of partitions is right if a crash prevented the update of the metadata.
             contents = self.contents()
             if contents is not None and whole and (tasks := self._tasks(files, whole[-1])) != contents.parallelism:
                 self._write(files, replace(contents, parallelism=tasks))
         return removed
 
     def repartition(self, tasks: int, told: Told) -> None:
-        """Move the state, of which no batch may be under way, to as many partitions. Killed in between, it is undone.
+        """Move the state to `tasks` partitions. No batch may be in progress. A killed move is undone.
 
-        Tells how many tasks of Spark's are done of how many. Spark notes it as a batch of its own.
-
+        `told` receives the numbers of finished tasks and of all tasks. Spark records the move as a batch of its own.
         Raises CheckpointFolderError.
         """
         with self._files() as files:
             contents = self.contents()
             assert contents is not None, "the checkpoint was claimed"
-            # A query without operators has no state, of which Spark would move none but fail.
+            # A query without operators has no state, and Spark would fail instead of moving none.
             if self._numbers(files, "commits") and files.exists(self._child("state")):
                 with tasks_told(self._spark, told):
                     self._spark._streamingCheckpointManager.repartition(self.folder, tasks)
             self._write(files, replace(contents, parallelism=tasks))
 
     def settle(self) -> None:
-        """Let Spark's notes on state, which have whole paths, say where the folder is now; it may have been moved.
+        """Update the absolute paths in Spark's metadata on state, because the folder may have been moved.
 
         Raises CheckpointFolderError.
         """
@@ -99,31 +97,32 @@ class Checkpoint(Notes):
                     self._put(files, name, after)
 
     def identity(self) -> str:
-        """Spark's id of the checkpoint, nothing before there is one. Raises CheckpointFolderError."""
+        """Return Spark's id of the checkpoint, or "" before there is one. Raises CheckpointFolderError."""
         with self._files() as files:
             return str((self._json(files, self._child("metadata")) or {"id": ""})["id"])
 
     def is_strange(self, last: Progress) -> bool:
-        """Whether a run that came after all that have left a trace here has written, from another checkpoint, `last`.
+        """Whether a run from another checkpoint, later than all runs recorded here, has written `last`.
 
         Raises CheckpointFolderError.
         """
         return self.identity() not in {"", last.checkpoint} and last.run > max(self.runs(), default="")
 
     def back(self) -> int | None:
-        """Have the batch that has ended last done again, for the state that it left is not whole; None if it cannot be.
+        """Undo the last ended batch, because its state is damaged; return the batch, or None if that is impossible.
 
-        Those that were begun after it are undone: what of them is written is replayed. Raises CheckpointFolderError.
+        Batches begun after it are undone too; if parts of them are written, they are replayed. Raises
+        CheckpointFolderError.
         """
         with self._files() as files:
             ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
             if not ended or ended[-1] not in begun or (ended[-1] > 0 and ended[-1] - 1 not in begun):
                 return None
-            # Only state as it was read leads to state that was moved.
+            # Moved state can be derived only from the state as it was read, so a move is not repeated.
             if self._moves(files, [batch for batch in begun if batch <= ended[-1]]):
                 return None
             batch = ended[-1]
-            # The last first: those that are left follow each other at any time.
+            # The last one first, so that the remaining batches are consecutive at any time.
             for later in reversed(begun[begun.index(batch) + 1 :]):
                 files.delete(self._child(f"offsets/{later}"), False)
             self._drop_state(files, batch)
@@ -131,14 +130,14 @@ class Checkpoint(Notes):
             return batch
 
     def undo(self) -> None:
-        """Undo the batch that was begun last and has not ended. Raises CheckpointFolderError."""
+        """Undo the last batch that was begun and has not ended. Raises CheckpointFolderError."""
         with self._files() as files:
             (batch,) = self._numbers(files, "offsets")[-1:]
             self._drop_state(files, batch)
             files.delete(self._child(f"offsets/{batch}"), False)
 
     def last(self) -> Offset | None:
-        """The end of the batch that was begun last, None before the first one. Raises CheckpointFolderError."""
+        """Return the end of the last batch that was begun; None before the first one. Raises CheckpointFolderError."""
         with self._files() as files:
             begun = self._numbers(files, "offsets")
             if not begun:
@@ -146,7 +145,8 @@ class Checkpoint(Notes):
             name = f"offsets/{begun[-1]}"
             end = self._end(files, name)
             if end.number < 0:
-                # An earlier release has logged it, for which Spark had the numbers and times.
+                # An earlier release logged it. In that release, numbers and times of batches were in Spark's part of
+                # the log.
                 contents = self.contents()
                 assert contents is not None, "the checkpoint was claimed"
                 *kept, _ = self._text(files, self._child(name)).splitlines()
@@ -156,13 +156,13 @@ class Checkpoint(Notes):
             return end
 
     def rests(self) -> bool:
-        """Whether all that was begun has ended. Raises CheckpointFolderError."""
+        """Whether every batch that was begun has ended. Raises CheckpointFolderError."""
         with self._files() as files:
             ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
             return ended[-1:] == begun[-1:]
 
     def position(self) -> Offset | None:
-        """Where the last batch that has ended did so, None before the first one. Raises CheckpointFolderError."""
+        """Return where the last ended batch ends; None before the first one. Raises CheckpointFolderError."""
         with self._files() as files:
             ended = self._numbers(files, "commits")
             if not ended:
@@ -170,20 +170,22 @@ class Checkpoint(Notes):
             return self._end(files, f"offsets/{ended[-1]}")
 
     def copy(self, to: str, told: Told = lambda *_: None) -> int:
-        """Copy what is needed to go on from the last batch that has ended, the number of which this gives.
+        """Copy everything needed to continue from the last ended batch, and return the number of that batch.
 
-        Spark may be at work here meanwhile, and delete what is too old. Tells how many files there are of how many.
+        Spark may be running meanwhile, and may delete old files. `told` receives the number of copied files and of all
+        files.
 
         Raises:
-            SavepointError: There is no state that is whole.
-            CheckpointFolderError: A folder cannot be read or written, or something is gone before it was copied.
+            SavepointError: No batch has ended yet.
+            CheckpointFolderError: A folder cannot be read or written, or a file was deleted before it was copied.
         """
         with self._files() as files:
             ended = self._numbers(files, "commits")
             if not ended:
                 raise SavepointError(f"the checkpoint {self.folder} has no batch that has ended: try again later")
             found = self._names(files)
-            # What a snapshot names is there before it is: what has come since the first look may belong to one.
+            # The blobs of a snapshot are written before the snapshot is. A blob that is new since the first listing may
+            # belong to a snapshot in it.
             blobs = {name for name in self._names(files) if "/SSTs/" in name}
             target = self._jvm.org.apache.hadoop.fs.Path(to)
             there = target.getFileSystem(self._hadoop)
@@ -197,32 +199,32 @@ class Checkpoint(Notes):
             return ended[-1]
 
     def _drop_state(self, files: Any, batch: int) -> None:
-        """Delete the state that was written from this batch on: on a local disk Spark leaves a file that is there."""
+        """Delete the state written from this batch on: on a local disk Spark does not overwrite existing files."""
         for each in files.globStatus(self._child("state/*/*/[0-9]*.*")) or ():
             version = str(each.getPath().getName()).partition(".")[0]
-            # After the first batch, whose number is 0, it is 1.
+            # State versions are one ahead of batches: version 1 follows batch 0.
             if version.isdigit() and int(version) > batch:
                 files.delete(each.getPath(), False)
 
     def _undo_move(self, files: Any, batch: int) -> None:
         """Undo a batch in which state was to be moved."""
         self._drop_state(files, batch)
-        # From which batch on an operator keeps what in how many partitions.
+        # These files say from which batch on an operator has how many partitions.
         for each in files.globStatus(self._child(f"state/*/_metadata/v2/{batch}")) or ():
             files.delete(each.getPath(), False)
         files.delete(self._child(f"offsets/{batch}"), False)
 
     def _moves(self, files: Any, begun: Sequence[int]) -> bool:
-        """Whether the last of these batches is one in which state is moved to other partitions."""
+        """Whether the last of these batches moves state to other partitions."""
         return len(begun) > 1 and len({self._tasks(files, batch) for batch in begun[-2:]}) > 1
 
     def _tasks(self, files: Any, batch: int) -> int:
-        """In how many partitions state lies in a batch."""
+        """Return the number of partitions of the state in a batch."""
         _, kept, *_ = self._text(files, self._child(f"offsets/{batch}")).splitlines()
         return int(json.loads(kept)["conf"][_PARTITIONS])
 
     def _whole(self, files: Any, name: str) -> bool:
-        """Whether a file of such a log is all there: a version, and one or more lines of JSON."""
+        """Whether a log file is complete: a version, and one or more lines of JSON."""
         version, *lines = self._text(files, self._child(name)).splitlines() or [""]
         try:
             return version.startswith("v") and bool([json.loads(line) for line in lines])
@@ -230,12 +232,12 @@ class Checkpoint(Notes):
             return False
 
     def _end(self, files: Any, name: str) -> Offset:
-        """Where a batch ends, by such a file: Spark's version, what it keeps of the batch, a line for each source."""
+        """Return the end of a batch from its log file: Spark's version, Spark's metadata and a line per source."""
         return Offset.from_json(json.loads(self._text(files, self._child(name)).splitlines()[-1]))
 
 
 def queries(spark: SparkSession, folder: str) -> dict[str, Contents]:
-    """What the checkpoints below a job's folder are of, by the names of their queries. Raises CheckpointFolderError."""
+    """Return the metadata of the checkpoints in a job's folder, by query name. Raises CheckpointFolderError."""
     jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(folder)
     try:
@@ -253,7 +255,7 @@ _AFTER_A_BATCH = re.compile(r"state/\d+/\d+/(?:.*/)?(\d+)\.\w+")
 
 
 def _version(name: str) -> int:
-    """The batch that a file is of, or, of state, the one that led to it; -1 if it is of all of them."""
+    """Return the batch of a log file, or the batch that led to a state file; -1 for files of all batches."""
     if found := _OF_A_BATCH.fullmatch(name):
         return int(found[1])
     found = _AFTER_A_BATCH.fullmatch(name)

@@ -1,4 +1,4 @@
-"""What a checkpoint is of: its note `rowkind.json`, by which a changed job is known."""
+"""The metadata of a checkpoint, `rowkind.json`, by which a changed job is recognized."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, Self
 from rowkind.service.plan.fingerprint import Fingerprint, differences
 
 VERSION = 1
-"""From here on a promise: what is written under a version is read by all later releases (`tests.upgrade`), or, where an
-operator keeps something else now, is known by it and rebuilt by `--upgrade`."""
+"""A compatibility promise: later releases read everything written under a version (`tests.upgrade`). If an operator's
+state has changed since, they recognize that by the version, and `--upgrade` rebuilds the state.
+"""
 
 _UNKNOWN = (
     "an earlier version wrote the checkpoint, and did not note what the query was: if it is the same, it is planned "
@@ -20,22 +21,23 @@ _UNKNOWN = (
 
 @dataclass(frozen=True)
 class Contents:
-    """What a checkpoint is of.
+    """The metadata of a checkpoint.
 
-    - `version`: of the format of this note and of what operators keep. Another one of the latter is another plan.
-    - `sinks`: the fingerprint of each. `shards`, `levels`: how many shards and how many stages there are.
-    - `parallelism`: in how many partitions the shards lie; `service.checkpoint.rescale` changes it.
+    - `version`: of the format of this metadata and of the operators' state. Another version of the state is another
+      plan.
+    - `sinks`: the fingerprint of each. `shards`, `levels`: the numbers of shards and of stages.
+    - `parallelism`: the number of partitions that hold the shards. `service.checkpoint.rescale` changes it.
     - `exchange`: rows are shuffled before they are written. `atomic`: one task writes all of them. A batch that was
-      written in part is completed by the other tasks, so each row must be in the same one again.
-    - `views`: those that stand by themselves, each with the places of the columns that are kept of it.
-    - `states`: what the state of each operator is called, by `<sink>.<node>`.
-    - `ahead`: by how much Spark's numbers of batches are behind those under which they are written, since a batch that
-      was done again for the state alone may have taken the place of several.
-    - `release`: the version of Rowkind that planned it, empty where it did not note that. `asked`: what the job asked
-      of each sink (`service.checkpoint.job_digest`).
-    - `excused`: rows that are left out where an expression fails on them (`service.checkpoint.skip`).
-    - `filling`: if anything, the state is being filled beside result topics that hold something already, and the names
-      of the topics that have the result meanwhile end so (`service.checkpoint.cut_over`).
+      written in part is completed by the other tasks, so each row must be in the same task again.
+    - `views`: the views that are planned on their own, each with the positions of the columns that are stored.
+    - `states`: the state name of each operator, by `<sink>.<node>`.
+    - `ahead`: by how much Spark's batch numbers are behind the numbers under which batches are written. A batch
+      repeated only for its state may have replaced several.
+    - `release`: the version of Rowkind that planned the query, empty if not recorded. `asked`: the job digest of each
+      sink (`service.checkpoint.job_digest`).
+    - `excused`: rows that are left out if an expression fails on them (`service.checkpoint.skip`).
+    - `filling`: if not empty, the state is being filled while the result topics already hold rows. The topics that
+      receive the result until then have names that end with this token (`service.checkpoint.cut_over`).
     """
 
     sinks: Mapping[str, Fingerprint]
@@ -55,8 +57,8 @@ class Contents:
 
     @classmethod
     def of(cls, note: Mapping[str, Any]) -> Self:
-        """What a note says, whichever version has written it."""
-        # Once each partition was a shard.
+        """Return the metadata of a note, written by any version."""
+        # In early versions each partition was a shard.
         return cls(**{"shards": note["parallelism"], **note, "excused": tuple(note.get("excused", ()))})
 
     @property
@@ -76,16 +78,19 @@ class Contents:
 
     @property
     def planned_by(self) -> tuple[list[str], dict[str, frozenset[int]]]:
-        """What a query with this checkpoint is planned by: its sinks, and the views that stand by themselves."""
+        """The inputs for planning a query with this checkpoint: its sinks, and the views planned on their own."""
         return list(self.sinks), {view: frozenset(columns) for view, columns in self.views.items()}
 
     def changes(self, before: Self, sink: str) -> tuple[str, ...]:
-        """What of a sink's plan is not what it was, one a line; first of all, if so, that a version has changed it."""
+        """Return how a sink's plan differs, one line per fact.
+
+        If a version of Rowkind changed the plan, the first line says so.
+        """
         lines = differences(before.sinks[sink], self.sinks[sink])
         return (*self._planned_otherwise(before, sink), *lines) if lines else ()
 
     def differs(self, before: Self) -> list[str]:
-        """All facts that are not what they were, behind the sinks whose plan a version has changed."""
+        """Return all facts that differ, after the sinks whose plan a version of Rowkind has changed."""
         changed = [sink for sink in self.sinks if sink in before.sinks and self.changes(before, sink)]
         told = [f"{sink}: {line}" for sink in changed for line in self._planned_otherwise(before, sink)]
         return [*told, *differences(before.facts, self.facts)]
@@ -101,9 +106,10 @@ class Contents:
             yield f"the query is what it was, and planned otherwise {other}"
 
     def after(self, before: Self) -> Self:
-        """These, where a checkpoint has more stages or a shuffle: it had sinks that are gone, or gone deeper.
+        """Return this metadata merged with that of the existing checkpoint, `before`.
 
-        What its states are called stays, and where they lie.
+        The checkpoint may have more stages or a final shuffle, from sinks that are gone or whose plan was deeper. State
+        names and the number of partitions are kept.
         """
         return replace(
             self,

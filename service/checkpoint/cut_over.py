@@ -1,13 +1,13 @@
-"""A new query in the place of an old one, whose result is in the topics already.
+"""Replaces an old query by a new one whose result topics already hold rows.
 
-Written again from the start, every row of a retract topic would be there twice. So the query **fills** its state first:
-it reads what its topics hold, and writes its result to a topic of its own for each sink, which nobody else reads. Once
-it has read what there was when it began, at least as far as the old one ever came, the result topics are brought to the
-same rows by the difference (`service.checkpoint.difference`), in one transaction. From there on it writes to them
-itself.
+If the new query wrote from the start, every row of a retract topic would be there twice. So the query first **fills**
+its state: it reads its topics, and writes its result to a separate topic for each sink, which has no other readers. It
+reads what there was when it began, at least as far as the old query ever read. Then the result topics are updated to
+the same rows by the difference (`service.checkpoint.difference`), in one transaction. From then on the query writes to
+them itself.
 
-The note in the checkpoint says that it fills. It loses its mark after the difference was written, and a run that is
-killed before fills on and compares again.
+The checkpoint's metadata says that the query is filling. This mark is removed after the difference was written. A run
+that is killed before that continues to fill, and compares again.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = logging.getLogger("rowkind")
 
 @dataclass(frozen=True)
 class Amount:
-    """What a query has to read to fill its state: so many rows; `begun` are the topics that it does not read whole."""
+    """What a query reads to fill its state: the number of rows, and the topics `begun` that cannot be read in full."""
 
     rows: int
     begun: tuple[str, ...]
 
     @classmethod
     def of(cls, graph: Graph, kafka: KafkaSettings) -> Self:
-        """By the offsets that the brokers have now. Raises a ChangelogError."""
+        """Compute the amount from the brokers' current offsets. Raises ChangelogError."""
         cluster = Cluster(kafka)
         begin = initial(cluster, starts(graph.scans)).at
         ends = cluster.ends(begin)
@@ -53,14 +53,14 @@ class Amount:
 
     @property
     def lacking(self) -> str:
-        """What a rebuild lacks, nothing if it lacks nothing."""
+        """What a rebuild would lack; empty if nothing."""
         if not self.begun:
             return ""
         return f"not every record of {', '.join(self.begun)} can be read again: some are deleted, or `start` skips them"
 
     @property
     def warning(self) -> str:
-        """What to know of topics that are not read whole, nothing if they are."""
+        """A warning about topics that cannot be read in full; empty if there are none."""
         if not self.begun:
             return ""
         return f"{self.lacking}, so the results lose what was computed from the other records"
@@ -68,7 +68,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class CutOver:
-    """Of one query. `filling` is how it runs until it is full, and `at` how it does afterwards."""
+    """The cut-over of one query. It runs as `filling` until its state is full, and as `at` afterwards."""
 
     graph: Graph
     checkpoint: Checkpoint
@@ -76,7 +76,7 @@ class CutOver:
     at: Deployment
 
     def begin(self) -> Deployment:
-        """How the query runs while it fills; the topics that it needs for that are there. Raises a ChangelogError."""
+        """Create the topics needed for filling, and return how the query runs while it fills. Raises ChangelogError."""
         kafka, job = self.at.connection.kafka, self.at.job
         results = Cluster(kafka).topics(sink.topic for sink in self.graph.sinks).partitions
         wanted = []
@@ -92,7 +92,7 @@ class CutOver:
         return self.filling
 
     def end(self) -> None:
-        """Bring the result topics to what the query has found. Raises a ChangelogError."""
+        """Update the result topics to the query's result. Raises ChangelogError."""
         spec = writer(self.graph, self.at)
         take_over(spec)
         wanted = {sink.name: self.filling.topic(sink) for sink in self.graph.sinks}
@@ -106,9 +106,9 @@ class CutOver:
 
 
 def take_over(spec: WriterSpec) -> None:
-    """See that no earlier run writes for this query any more, and that what it wrote last can be read.
+    """Ensure that no earlier run still writes for this query, and that its last writes can be read.
 
-    Raises a ChangelogError.
+    Raises ChangelogError.
     """
     for partition in range(topics.partitions(spec.kafka, spec.progress_topic)):
         writing = TransactionalWriter(spec, partition)
@@ -117,9 +117,9 @@ def take_over(spec: WriterSpec) -> None:
 
 
 def clear(job: Job, kafka: KafkaSettings, going_on: Collection[str]) -> None:
-    """Delete the topics of queries of a job that filled their states and will not go on. Raises a ChangelogError.
+    """Delete the filling topics of a job's queries that will not continue to fill. Raises ChangelogError.
 
-    Those that do have a token in the names of theirs.
+    The filling topics of queries that continue have one of the tokens `going_on` in their names.
     """
     pattern = re.compile(rf"{re.escape(job.name)}\.[^.]+\.[^.]+\.filling-(\w+)")
     found = {name: match[1] for name in topics.names(kafka) if (match := pattern.fullmatch(name))}

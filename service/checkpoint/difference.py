@@ -1,11 +1,11 @@
-"""The difference between what result topics hold and what they should, written as one transaction.
+"""Writes the difference between result topics and their wanted content, in one transaction.
 
-A query that has filled its state anew has written its whole result to a topic of its own for each sink. Two topics are
-compared row by row as they are in Kafka, partition by partition: an upsert topic by the last value of each key, any
-other by how often each row is there. A row that was written under another schema is compared as it would be under the
-present one, and taken back as it was written. DuckDB sorts and counts, on disk where memory is short.
+A query that has filled its state again has written its whole result to a separate topic for each sink. Two topics are
+compared row by row as stored in Kafka, partition by partition. Upsert topics are compared by the last value of each
+key, all others by the number of occurrences of each row. A row written under another schema is compared as it would be
+under the present one, and retracted as it was written. DuckDB sorts and counts, on disk if memory is short.
 
-To do it again after a failure is no harm: what is in the topics by then is no difference any more.
+Repeating this after a failure is harmless: rows already in the topics are no longer part of the difference.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rowkind.service.kafka.spec import SinkSpec, WriterSpec
 from rowkind.service.physical.row_kind import spellings
 
 _TRANSACTION_MS = 900_000
-"""The longest transaction that brokers allow unless they are told otherwise."""
+"""The longest transaction that brokers allow by default, 15 minutes."""
 
 _MEMORY = "512MB"
 _ROWS = 10_000
@@ -58,8 +58,9 @@ _UPSERT = """
     WHERE old.value IS DISTINCT FROM new.value OR (new.value IS NOT NULL AND key IN (FROM moved))
     ORDER BY new.value IS NOT NULL
 """
-"""If the topic got more partitions, a key may have rows in two. The row in the wrong one is deleted first, and the
-other is written again after it, for consumers that keep rows by key alone."""
+"""If the topic got more partitions, a key may have rows in two. The row in the wrong partition is deleted first, and
+the other row is written again after it, for consumers that keep rows by key alone.
+"""
 
 _SIGNED = """
     WITH difference AS (
@@ -97,14 +98,15 @@ class _Change:
 def write_difference(
     spec: WriterSpec, wanted: Mapping[str, str], transactional_id: str, registry: Registry
 ) -> dict[str, int]:
-    """Write to the topic of each sink what it lacks of the topic that is `wanted`, by the sink's name.
+    """Write to the topic of each sink the difference from its `wanted` topic, given by the sink's name.
 
-    All of it in one transaction; gives the records written, by sink. Nobody else may write to these topics meanwhile.
+    Everything is written in one transaction. Returns the number of records written, by sink. No other process may write
+    to these topics meanwhile.
 
     Raises:
-        AppendOnlyError: Rows would have to be taken back from an append topic.
+        AppendOnlyError: Rows would have to be retracted from an append topic.
         UnfitTopicError: A topic holds records of another form.
-        ChangelogError: Kafka does not do as it is asked.
+        ChangelogError: Kafka cannot read or write as required.
     """
     producer: Any = Producer(transactional_settings(spec.kafka, transactional_id, _TRANSACTION_MS))
     written: dict[str, int] = {}
@@ -124,7 +126,7 @@ def write_difference(
     except KafkaException as error:
         raise translate(error, servers(spec.kafka), "writing the difference to the result topics") from None
     except RowkindError:
-        # Else whoever reads the topics would wait for its end.
+        # Otherwise readers of the topics would wait for the end of the transaction.
         with suppress(KafkaException):
             producer.abort_transaction(ANSWER_SECONDS)
         raise
@@ -132,7 +134,7 @@ def write_difference(
 
 
 def _difference(kafka: KafkaSettings, sink: SinkSpec, wanted: str, registry: Registry) -> Iterator[_Change]:
-    """What the topic of a sink lacks; old rows of a key go before new ones."""
+    """Yield the records that the topic of a sink lacks. Old rows of a key precede new ones."""
     with (
         tempfile.TemporaryDirectory(prefix="rowkind-") as folder,
         duckdb.connect(str(Path(folder, "records"))) as found,
@@ -194,7 +196,7 @@ def _take(
 
 
 def _under(schema: int, values: pa.BinaryArray, registry: Registry) -> pa.BinaryArray:
-    """Framed values under one schema, as far as those that have another can be read with it."""
+    """Return framed values under one schema. Values of another schema are converted if they can be read with it."""
     framed = split(values)
     for number, other in enumerate(framed.schemas):
         if other is None or other == schema:

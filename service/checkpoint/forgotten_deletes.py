@@ -1,8 +1,8 @@
-"""Deletes that compaction may have removed from a source topic while the job stood still.
+"""Deletes that compaction may have removed from a source topic while the job was not running.
 
 Compaction keeps a tombstone for the topic's `delete.retention.ms`. A job that reads the topic later finds neither the
-row nor its deletion: the row stays in state and results. That cannot be seen in the topic, so a start says where it may
-have happened: records were written since the job read last, and it read last longer ago than tombstones are kept.
+row nor its deletion, so the row stays in state and results. The topic does not show this. So a start reports where it
+may have happened: records were written since the job last read, and it last read longer ago than tombstones are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rowkind.service.physical.source_table import SourceTable
 
 @dataclass(frozen=True)
 class ForgottenDeletes:
-    """Of a topic, whose tombstones are kept for so many seconds, nothing was read for `rested` seconds."""
+    """A topic that was not read for `rested` seconds, and whose tombstones are kept for `kept` seconds."""
 
     table: str
     topic: str
@@ -39,9 +39,9 @@ class ForgottenDeletes:
 def forgotten_deletes(
     graph: Graph, cluster: Cluster, at: Mapping[At, int], read_last_ms: float
 ) -> Iterator[ForgottenDeletes]:
-    """The tables of a query, which was read up to these offsets at that time, that may lack deletes.
+    """Yield the tables of a query that may lack deletes, given the offsets read and the time of the last read.
 
-    Raises a ChangelogError.
+    Raises ChangelogError.
     """
     tables = {table.topic: table for table in replaced_tables(graph)}
     behind = _behind(cluster, tables, at)
@@ -53,13 +53,13 @@ def forgotten_deletes(
 
 
 def replaced_tables(graph: Graph) -> list[SourceTable]:
-    """The tables whose rows replace each other, so that their topics may be compacted."""
+    """Return the tables whose rows replace each other, so that their topics may be compacted."""
     found = [each.scan.source for each in graph.scans]
     return [table for table in found if table.mode == "upsert" or table.debezium]
 
 
 def _behind(cluster: Cluster, topics: Collection[str], at: Mapping[At, int]) -> list[str]:
-    """Those of these topics in which anything was written since they were read."""
+    """Return the topics that have new records since they were read."""
     partitions = [each for each in at if each[0] in topics]
     ends = cluster.ends(partitions)
     return sorted({each[0] for each in partitions if ends[each] > at[each]})

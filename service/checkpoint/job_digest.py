@@ -1,8 +1,8 @@
-"""What a job asks of a sink, as a digest: it tells a plan that a version has changed from a query that has changed.
+"""The digest of a sink in the job file. It distinguishes a plan changed by a Rowkind version from a changed query.
 
-It is made of what the job file says and nothing that a version of Rowkind makes of it: the SQL of the sink and of the
-views that it leads to, white space aside; the sink's settings; and of the tables that it reads their settings and
-columns. What is left at its default is left out, so that settings which are to come change nothing.
+The digest covers only the job file, and nothing that a version of Rowkind derives from it: the SQL of the sink and of
+the views that it refers to, ignoring white space; the sink's settings; and the settings and columns of the tables that
+it reads. Default values are left out, so that new settings in later versions change nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OF_TOPICS = {"partitions", "replication", "create", "delivery", "on_lost"}
 
 
 def asked(job: Job, sink: PhysicalSink) -> str:
-    """The digest for one sink of a job."""
+    """Return the digest for one sink of a job."""
     sources = {node.source.table: node.source for node in walk(sink) if isinstance(node, PhysicalScan)}
     settings = job.sinks[sink.name].model_dump(mode="json", exclude_defaults=True, exclude=_OF_TOPICS)
     said: dict[str, Any] = {
@@ -41,7 +41,7 @@ def asked(job: Job, sink: PhysicalSink) -> str:
 
 
 def _views(job: Job, sql: str) -> dict[str, str]:
-    """The views that a query may lead to: those whose names stand in it, and so on."""
+    """Return the views that a query may refer to: those whose names occur in its text, and so on recursively."""
     found: dict[str, str] = {}
     texts = [sql]
     while texts:

@@ -1,15 +1,15 @@
-"""Our notes in the checkpoint folder of a query, beside Spark's own files.
+"""Rowkind's metadata files in the checkpoint folder of a query, next to Spark's own files.
 
-- `rowkind.json`: the sinks whose plans wrote the state, each with its fingerprint; how many shards, partitions and
-  stages there are, and which task writes what.
-- `rowkind.run.<name>`: empty; the name of the run of the job that has taken the folder. A later run adds its own and
-  removes the others, by which an earlier one that is still alive sees that it has been replaced.
+- `rowkind.json`: the sinks whose plans wrote the state, each with its fingerprint; the numbers of shards, partitions
+  and stages; and which task writes what.
+- `rowkind.run.<name>`: empty; its name has the run of the job that has taken the folder. A later run adds its own file
+  and removes the others. An earlier run that is still alive sees by this that it has been replaced.
 - `rowkind.topics.json`: the topics that the query writes, as they were when it last began or ended
   (`service.checkpoint.written_topics`).
-- `rowkind.failure.json`: what has ended the query last, for the status page of the next run.
+- `rowkind.failure.json`: the failure that last ended the query, for the status page of the next run.
 
-Spark's file systems are used, so that the folder may lie wherever Spark can keep a checkpoint. Each note appears whole
-or not at all, whatever moment the process is killed at.
+Spark's file systems are used, so the folder may be wherever Spark can keep a checkpoint. Each file appears completely
+or not at all, at whatever moment the process is killed.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _TOPICS = "rowkind.topics.json"
 
 
 class Notes(Folder):
-    """What the folder of a query is of, and whose it is. `run` is the name of this run, once it is claimed."""
+    """The metadata files of a query's folder. `run` is the name of this run, once it has claimed the folder."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         super().__init__(spark, folder)
         self.run = ""
 
     def contents(self) -> Contents | None:
-        """What the checkpoint is of, None if there is none. Raises CheckpointFolderError."""
+        """Return the checkpoint's metadata, None if there is none. Raises CheckpointFolderError."""
         with self._files() as files:
-            # A run that was killed between the two has left the draft alone.
+            # A run that was killed between the deletion and the renaming has left only the draft.
             for note in (self._child(_FILE), self._child(_DRAFT)):
                 if (said := self._json(files, note)) is not None:
                     if said["version"] > VERSION:
@@ -54,14 +54,14 @@ class Notes(Folder):
         return None
 
     def claim(self, contents: Contents, *, after: str = "") -> Contents:
-        """Make sure that what is there was written by these plans, and take it over from earlier runs.
+        """Check that the checkpoint was written by these plans, and take it over from earlier runs.
 
-        Sinks that are gone may be gone. `after` is the name of the last run of which a trace was found elsewhere. Gives
-        what the checkpoint is of now.
+        Sinks in the checkpoint that are gone from the job are allowed. `after` is the last run recorded elsewhere.
+        Returns the checkpoint's new metadata.
 
         Raises:
-            CheckpointMismatchError: The checkpoint belongs to other plans; the message lists every fact that differs.
-            CheckpointTornError: Spark has written here, and there is no note that says what.
+            CheckpointMismatchError: The checkpoint belongs to other plans. The message lists every fact that differs.
+            CheckpointTornError: Spark has written here, and there is no metadata.
             CheckpointFolderError: The folder cannot be read or written.
         """
         with self._files() as files:
@@ -85,75 +85,75 @@ class Notes(Folder):
         return contents
 
     def sign(self, run: str) -> None:
-        """Leave the trace of a run. Raises CheckpointFolderError."""
+        """Record a run in the folder. Raises CheckpointFolderError."""
         with self._files() as files:
             files.create(self._child(_RUN + run), True).close()
 
     def keep(self, sinks: Collection[str]) -> None:
-        """Note that no other sinks than these are left; others may begin elsewhere. Raises CheckpointFolderError."""
+        """Record that only these sinks are left; others may begin elsewhere. Raises CheckpointFolderError."""
         with self._files() as files:
             if (before := self.contents()) is not None:
                 left = {name: facts for name, facts in before.sinks.items() if name in sinks}
                 self._write(files, replace(before, sinks=left))
 
     def torn(self) -> bool:
-        """Whether Spark has written here, and the note that says what is gone. Raises CheckpointFolderError."""
+        """Whether Spark has written here, and the metadata is gone. Raises CheckpointFolderError."""
         with self._files() as files:
             return self._begun(files) and self.contents() is None
 
     def filled(self) -> None:
-        """Note that the state of the query is full, and its result where it belongs. Raises CheckpointFolderError."""
+        """Record that the query's state is full and its result topics are up to date. Raises CheckpointFolderError."""
         with self._files() as files:
             if (before := self.contents()) is not None:
                 self._write(files, replace(before, filling=""))
 
     def excuse(self, rows: Collection[str]) -> None:
-        """Note that these rows are left out where an expression fails on them. Raises CheckpointFolderError."""
+        """Record that these rows are left out if an expression fails on them. Raises CheckpointFolderError."""
         with self._files() as files:
             if (before := self.contents()) is not None:
                 self._write(files, replace(before, excused=sorted({*before.excused, *rows})))
 
     def topics(self) -> dict[str, TopicRecord]:
-        """The topics that the query writes, as they were noted last. Raises CheckpointFolderError."""
+        """Return the topics that the query writes, as last recorded. Raises CheckpointFolderError."""
         with self._files() as files:
             said = self._json(files, self._child(_TOPICS)) or {"topics": {}}
             return {name: TopicRecord.from_json(topic) for name, topic in said["topics"].items()}
 
     def noted_ms(self) -> float:
-        """When the query last ended in order, Unix time in ms; 0 if it never did. Raises CheckpointFolderError."""
+        """Return when the query last ended normally, Unix time in ms, or 0. Raises CheckpointFolderError."""
         with self._files() as files:
             return float((self._json(files, self._child(_TOPICS)) or {"at": 0})["at"])
 
     def note_topics(self, topics: Mapping[str, TopicRecord], at_ms: float) -> None:
-        """Note the topics that the query writes, as they are, and when it last ran. Raises CheckpointFolderError."""
+        """Record the topics that the query writes as they are, and when it last ran. Raises CheckpointFolderError."""
         with self._files() as files:
             said = {name: topic.to_json() for name, topic in sorted(topics.items())}
             self._put(files, _TOPICS, json.dumps({"at": at_ms, "topics": said}, indent=1))
 
     def leave_word(self, incident: Incident) -> None:
-        """Note what ends the query now. Raises CheckpointFolderError."""
+        """Record the failure that ends the query. Raises CheckpointFolderError."""
         with self._files() as files:
             self._put(files, _FAILURE, json.dumps(asdict(incident)))
 
     def last_failure(self) -> Incident | None:
-        """What has ended the query last, as far as it could be noted. Raises CheckpointFolderError."""
+        """Return the failure that last ended the query, if it could be recorded. Raises CheckpointFolderError."""
         with self._files() as files:
             said = self._json(files, self._child(_FAILURE))
             return None if said is None else Incident(**said)
 
     def delete(self) -> None:
-        """Delete whatever is there. A run that has it stops. Raises CheckpointFolderError."""
+        """Delete the folder with everything in it. A run that uses it stops. Raises CheckpointFolderError."""
         with self._files() as files:
             files.delete(self._path, True)
 
     def runs(self) -> list[str]:
-        """The names of the runs that have taken the folder and left a trace. Raises CheckpointFolderError."""
+        """Return the names of the runs recorded in the folder. Raises CheckpointFolderError."""
         with self._files() as files:
             found = files.globStatus(self._child(f"{_RUN}*")) or ()
             return [each.getPath().getName().removeprefix(_RUN) for each in found]
 
     def held(self) -> bool:
-        """Whether no later run has taken the folder; also true while that cannot be told."""
+        """Whether no later run has taken the folder; also true while this is unknown."""
         try:
             return max(self.runs(), default="") == self.run
         except CheckpointFolderError:

@@ -1,5 +1,5 @@
-# ruff: noqa: SLF001 - Spark's own file systems are to be had through its gateway only
-"""A folder wherever Spark can keep a checkpoint, and the small files in it, through Spark's own file systems."""
+# ruff: noqa: SLF001 - Spark's own file systems are available only through its gateway
+"""A folder wherever Spark can keep a checkpoint, and its small files, accessed through Spark's own file systems."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from rowkind.service.spark.session import session, stopping
 
 @contextmanager
 def looking_into(job: Job) -> Iterator[SparkSession]:
-    """A session by which the folders of a job's checkpoints can be got at, and no more. Raises SparkStartError."""
+    """Yield a minimal session that gives access to the folders of a job's checkpoints. Raises SparkStartError."""
     assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
-    # Only Spark knows how to get at wherever it keeps checkpoints.
+    # Only Spark has access to all stores where it can keep checkpoints.
     with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
         yield spark
 
 
 class Folder:
-    """A folder, `folder` as it is written; files in it by their paths from there."""
+    """A folder, with `folder` as written by the user. Files in it have paths relative to it."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self.folder = folder
@@ -39,14 +39,14 @@ class Folder:
 
     @contextmanager
     def _files(self) -> Iterator[Any]:
-        """The file system of the folder. What it raises inside is a CheckpointFolderError."""
+        """Yield the file system of the folder. Its errors become CheckpointFolderError."""
         try:
             yield self._path.getFileSystem(self._hadoop)
         except Py4JJavaError as error:
             raise CheckpointFolderError(self.folder, first_line(error)) from None
 
     def _names(self, files: Any) -> set[str]:
-        """All files, by their paths from here; none that is a draft or a checksum."""
+        """Return all files by their relative paths, except drafts and checksums."""
         root = str(files.makeQualified(self._path))
         found, names = files.listFiles(self._path, True), set()
         while found.hasNext():
@@ -56,7 +56,7 @@ class Folder:
         return names
 
     def _numbers(self, files: Any, log: str) -> list[int]:
-        """The batches that one of Spark's logs has, in their order."""
+        """Return the batches in one of Spark's logs, in order."""
         names = (each.getPath().getName() for each in files.globStatus(self._child(f"{log}/[0-9]*")) or ())
         return sorted(int(name) for name in names if name.isdigit())
 
@@ -65,7 +65,7 @@ class Folder:
         stream = files.create(draft, True)
         stream.write(bytearray(text.encode()))
         stream.close()
-        # A file system may refuse to rename onto what is there.
+        # Some file systems refuse to rename onto an existing file.
         files.delete(note, False)
         files.rename(draft, note)
 
@@ -73,7 +73,7 @@ class Folder:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
 
     def _json(self, files: Any, path: Any) -> Any:
-        """A note, None where it is not there or is not whole."""
+        """Return the content of a JSON file; None if it is missing or incomplete."""
         if not files.exists(path):
             return None
         try:

@@ -1,15 +1,15 @@
-"""Replay: a query that starts from an older checkpoint does the batches again that were written since, as they were.
+"""Replay: a query that starts from an older checkpoint repeats the batches written since then, exactly as they were.
 
     checkpoint: … 41 | on record: 42 43 … 57, of which 57 may be written in part | then: new batches
 
-What a query computes depends on how its records are cut into batches and on the times of these: late rows, lookups and
-windows of processing time, arrivals. With other batches its state would differ from what the result topics hold. The
-progress topic has every batch (`service.kafka.progress`). The source offers these first, each with its records, number
-and time. Tasks write nothing of a batch that all have written, and complete the last one.
+A query's result depends on how its records are cut into batches and on the times of the batches: late rows, lookups and
+windows of processing time, arrivals. With other batches its state would differ from the result topics. The progress
+topic records every batch (`service.kafka.progress`). The source offers these batches first, each with its records,
+number and time. Tasks write nothing of a batch that all tasks have written, and complete the last one.
 
-If a batch is not on record any more, the job rebuilds the state from its topics and writes the difference, as long as
-these hold every record that they ever held (`ReplayError.rebuilds`). Otherwise the query does not start, because a
-rebuild would retract what was computed from records that are gone. `--reset-state` does so on request.
+If a batch is no longer on record, the job rebuilds the state from its topics and writes the difference, provided that
+the topics hold every record that they ever held (`ReplayError.rebuilds`). Otherwise the query does not start, because a
+rebuild would retract results of records that are gone. `--reset-state` does so on request.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ log = logging.getLogger("rowkind")
 
 @dataclass(frozen=True)
 class QueryStart:
-    """Starts the query of a graph from a checkpoint, which this run has claimed."""
+    """Starts the query of a graph from a checkpoint that this run has claimed."""
 
     spark: SparkSession
     graph: Graph
     checkpoint: Checkpoint
 
     def __call__(self, at: Deployment) -> StreamingQuery:
-        """Start it; it replays first what the checkpoint lacks.
+        """Start the query. It first replays the batches that the checkpoint lacks.
 
-        Raises ReplayError, StrangeCheckpointError, CheckpointFolderError or a ChangelogError.
+        Raises ReplayError, StrangeCheckpointError, CheckpointFolderError or ChangelogError.
         """
         written, batches = self._behind(at)
         replay_file(at).write_text(json.dumps([each.to_json() for each in batches]), "utf-8")
@@ -60,12 +60,12 @@ class QueryStart:
         return start(self.spark, self.graph, self.checkpoint.folder, at)
 
     def last_written(self, at: Deployment) -> Progress | None:
-        """The last batch that was written, if the checkpoint does not know it. Raises as a call does."""
+        """Return the last written batch if the checkpoint lacks it, otherwise None. Raises the errors of a call."""
         written, batches = self._behind(at)
         return written if batches else None
 
     def _behind(self, at: Deployment) -> tuple[Progress | None, Sequence[Offset]]:
-        """The last batch that was written, and the batches that the checkpoint lacks."""
+        """Return the last written batch, and the batches that the checkpoint lacks."""
         written, known = self._written(at), self.checkpoint.last()
         if written is None or (known is not None and known.number > written.batch):
             return written, ()
@@ -74,7 +74,7 @@ class QueryStart:
         if first <= written.batch:
             spec = writer(self.graph, at)
             if spec.transactions:
-                # A transaction of an earlier run may be about to end: afterwards it is known how.
+                # A transaction of an earlier run may still be open. Taking over ends it, so that its outcome is known.
                 take_over(spec)
                 written = self._written(at) or written
             found = [*recorded(at.connection.kafka, at.progress_topic), written]
@@ -94,7 +94,7 @@ class QueryStart:
         return written, batches
 
     def _check(self, at: Deployment, batches: Sequence[Offset], records: Sequence[Progress]) -> None:
-        """Make sure that these batches lead to the state that the results come from. Raises ReplayError."""
+        """Check that these batches lead to the state behind the results. Raises ReplayError."""
         kafka, sinks = at.connection.kafka, self.graph.sinks
         for each in records:
             if each.sinks and (others := sorted({sink.name for sink in sinks}.difference(each.sinks))):
@@ -111,18 +111,18 @@ class QueryStart:
                 )
 
     def _forgotten(self, at: Deployment, why: str) -> ReplayError:
-        """Rebuilt from topics that are not whole, results would lack what only the records that are gone gave."""
+        """Return the error. It rules out a rebuild if records are gone, because their results would be lost."""
         lacking = Amount.of(self.graph, at.connection.kafka).lacking
         return ReplayError(at.name, f"{why}, and {lacking}" if lacking else why, rebuilds=not lacking)
 
     def _written(self, at: Deployment) -> Progress | None:
-        """What was written last from this checkpoint."""
+        """Return the last progress written from this checkpoint."""
         own = _own(self.checkpoint, last_progress(at.connection.kafka, at.progress_topic))
         return max(own, key=attrgetter("batch"), default=None)
 
 
 def last_progress(kafka: KafkaSettings, topic: str) -> list[Progress]:
-    """What each task of a query has written last. Raises a ChangelogError."""
+    """Return the last progress of each task of a query. Raises ChangelogError."""
     found = [read(kafka, topic, partition) for partition in range(partitions(kafka, topic))]
     return [each for each in found if each is not None]
 
@@ -133,6 +133,6 @@ def _own(checkpoint: Checkpoint, found: Iterable[Progress]) -> list[Progress]:
 
 
 def _end(written: Progress) -> Offset:
-    """The end of a batch on record; an earlier release had its number and time beside it."""
+    """Return the end of a batch on record. Earlier releases recorded its number and time separately."""
     end = Offset.from_json(json.loads(written.extent))
     return end if end.number >= 0 else replace(end, number=written.batch, now=written.now)

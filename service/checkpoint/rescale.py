@@ -1,12 +1,12 @@
-"""Other numbers of partitions for the shards of a query's state.
+"""Changes the number of partitions that hold the shards of a query's state.
 
-    end the batch that is under way, as it was begun ─▶ move the state ─▶ go on in as many tasks
+    end the current batch, as it was begun ─▶ move the state ─▶ continue with the new number of tasks
 
-A batch that was written in part must be completed by as many tasks as began it, of which each knows its own part. Only
-then does Spark's own tool move the state, as a batch without rows. Whatever is killed in between is done again: an
-unfinished batch is ended at the next start, an unfinished move is undone by it (`Checkpoint.mend`).
+A batch that was written in part must be completed by as many tasks as began it, because each task knows only its own
+part. Only then does Spark's own tool move the state, as a batch without rows. If the process is killed in between, an
+unfinished batch is completed at the next start, and an unfinished move is undone (`Checkpoint.mend`).
 
-The caller sees that no earlier run writes any more: it could begin a batch meanwhile.
+The caller must ensure that no earlier run is writing, because that run could begin a batch meanwhile.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ log = logging.getLogger("rowkind")
 def rescale(
     checkpoint: Checkpoint, at: Deployment, tasks: int, start: Callable[[Deployment], StreamingQuery], works: Works
 ) -> Deployment:
-    """How a query runs once its state, which is now where `at` says, lies in as many partitions as there are `tasks`.
+    """Move a query's state from the partitions in `at` to `tasks` partitions, and return how the query then runs.
 
-    Raises QueryFailedError, a ChangelogError or CheckpointFolderError.
+    Raises QueryFailedError, ChangelogError or CheckpointFolderError.
     """
     if at.tasks == tasks:
         return at

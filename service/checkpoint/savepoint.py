@@ -1,7 +1,7 @@
-"""Savepoints: copies of a job's checkpoint, from which the job begins where its own is lost.
+"""Savepoints: copies of a job's checkpoint, from which the job can start if its own checkpoint is lost.
 
-A copy is of the last batch that had ended. What was written since is no loss and is not written again: its records are
-read once more, which Kafka must still have (`Checkpoint.catch_up`).
+A copy contains the last ended batch. Batches written after it are neither lost nor written again: their records are
+read again, so Kafka must still have them (`service.checkpoint.replay`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("rowkind")
 
 
 def save(job: Job, folder: str) -> dict[str, int]:
-    """Copy the checkpoint of a job, which may run meanwhile, to `<folder>/<job>`; the last batch of each query.
+    """Copy a job's checkpoint, even while the job runs, to `<folder>/<job>`. Returns the last batch of each query.
 
     Raises SavepointError or CheckpointFolderError.
     """
@@ -37,7 +37,7 @@ def save(job: Job, folder: str) -> dict[str, int]:
 
 
 def saved(spark: SparkSession, job: Job, folder: str) -> dict[str, int]:
-    """The same in a session that there is."""
+    """Copy as `save` does, in an existing session."""
     source, target = f"{job.checkpoint}/{job.name}", f"{folder}/{job.name}"
     there = queries(spark, source)
     if not there:
@@ -49,7 +49,7 @@ def saved(spark: SparkSession, job: Job, folder: str) -> dict[str, int]:
 
 
 def restore(spark: SparkSession, job: Job, folder: str, works: Works) -> None:
-    """Let a job that has no checkpoint begin with the one that was saved to `<folder>/<job>`.
+    """Let a job without a checkpoint start with the savepoint in `<folder>/<job>`.
 
     Raises SavepointError or CheckpointFolderError.
     """
@@ -73,7 +73,7 @@ def restore(spark: SparkSession, job: Job, folder: str, works: Works) -> None:
 
 
 def _copied(checkpoint: Checkpoint, to: str) -> int:
-    """The copy of a checkpoint from which Spark may delete what is too old for it, while it is copied."""
+    """Copy a checkpoint from which Spark may delete old files during the copy, with retries. Returns its last batch."""
     why = ""
     for _ in range(_TRIALS):
         try:
@@ -88,7 +88,7 @@ def _copied(checkpoint: Checkpoint, to: str) -> int:
 
 @contextmanager
 def _of_savepoint(folder: str) -> Iterator[None]:
-    """What cannot be done with this folder is said to be a savepoint's, which no job file names."""
+    """Mark folder errors inside the block as those of a savepoint, whose folder is not in the job file."""
     try:
         yield
     except CheckpointFolderError as error:
@@ -97,9 +97,9 @@ def _of_savepoint(folder: str) -> Iterator[None]:
 
 @contextmanager
 def _made_whole(spark: SparkSession, folder: str) -> Iterator[bool]:
-    """Whether the folder is to be filled inside, because it is not there, or was left half full.
+    """Yield whether the caller must fill the folder, because it does not exist or was left incomplete.
 
-    A mark in it says so until it is full: not every store can give a folder its name at the end.
+    A mark in the folder says so until it is full, because not every store can rename a folder at the end.
     """
     with _store(spark, folder) as (files, path, mark):
         if files.exists(path) and not files.exists(mark):
@@ -112,7 +112,7 @@ def _made_whole(spark: SparkSession, folder: str) -> Iterator[bool]:
 
 
 def whole(spark: SparkSession, folder: str) -> bool:
-    """Whether the folder of a job's checkpoints, if it is there, is none that is half full.
+    """Whether the folder of a job's checkpoints is complete or does not exist.
 
     Raises CheckpointFolderError.
     """
@@ -122,8 +122,8 @@ def whole(spark: SparkSession, folder: str) -> bool:
 
 @contextmanager
 def _store(spark: SparkSession, folder: str) -> Iterator[tuple[Any, Any, Any]]:
-    """The file system of a folder, its path, and that of its mark. What they raise is a CheckpointFolderError."""
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Spark's file systems are to be had through its gateway only
+    """Yield the file system of a folder, its path, and the path of its mark. Errors become CheckpointFolderError."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Spark's file systems are available only through its gateway
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
     path, mark = (jvm.org.apache.hadoop.fs.Path(each) for each in (folder, f"{folder}/{_MARK}"))
     try:

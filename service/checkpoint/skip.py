@@ -1,4 +1,4 @@
-"""Going on without a row on which the job fails: it becomes a dead letter."""
+"""Skips a row on which the job fails, so that the job can continue. The row becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from rowkind.service.query.queries import planned
 _ROW = re.compile(r"([^:]+):(\d+):(\d+)")
 
 HeldOffsets = Mapping[tuple[str, int], tuple[int, int]]
-"""The first offset and the end of each partition, by topic and number."""
+"""The first offset and the end offset of each partition, by topic and number."""
 
 
 @dataclass(frozen=True)
 class FallibleSteps:
-    """Where rows of a query may fail: its tables and its operators, by their names in messages.
+    """The steps of a query in which rows may fail: its tables and operators, by their names in messages.
 
-    `topics` are those of the records that the rows of a step are made of. `aliases` are the names of scans in a plan.
+    `topics` maps each step to the topics from which its rows derive. `aliases` maps names of scans in a plan to tables.
     """
 
     topics: Mapping[str, Sequence[str]]
@@ -38,7 +38,7 @@ class FallibleSteps:
 
     @classmethod
     def of(cls, query: PlannedQuery) -> Self:
-        """The steps of a query."""
+        """Return the steps of a query."""
         scans = [node for sink in query.sinks for node in walk(sink) if isinstance(node, PhysicalScan)]
         topic = {scan.source.table: scan.source.topic for scan in scans}
         found: dict[str, Sequence[str]] = {table: (name,) for table, name in topic.items()}
@@ -49,11 +49,10 @@ class FallibleSteps:
 
 
 def skip(job: Job, rows: Collection[str]) -> list[str]:
-    """Note in the checkpoint of the job that these rows are excused, from its next start on; its queries' names.
+    """Record in the job's checkpoint that these rows are excused from its next start on. Returns the queries concerned.
 
-    A row is written `step:partition:offset`, as the message of the failure has it.
-
-    Raises SkipError for a row that does not exist, CheckpointFolderError or a ChangelogError.
+    A row is written `step:partition:offset`, as in the message of the failure. Raises SkipError for a row that does not
+    exist, CheckpointFolderError or ChangelogError.
     """
     for row in rows:
         _parsed(row)
@@ -87,7 +86,7 @@ def check(rows: Collection[str], steps: Sequence[FallibleSteps], ranges: HeldOff
         if not held:
             counts = [f"topic {topic} has {_partitions(ranges, topic)}" for topic in topics]
             raise SkipError(f"{row}: there is no partition {partition}: {', '.join(counts)}")
-        # A row of an operator may be made of a record that retention has taken since.
+        # A row of an operator may derive from a record that retention has deleted since.
         by_scan = len(topics) == 1 and "." not in step
         if not any((first if by_scan else 0) <= offset < end for first, end in held.values()):
             held_text = [f"partition {partition} of topic {topic} {_offsets(*each)}" for topic, each in held.items()]
@@ -95,7 +94,7 @@ def check(rows: Collection[str], steps: Sequence[FallibleSteps], ranges: HeldOff
 
 
 def _excuse(steps: FallibleSteps, row: str) -> str | None:
-    """The row under the name that its step has in a query; None if the query has no such step."""
+    """Return the row under its step's name in a query; None if the query has no such step."""
     step, partition, offset = _parsed(row)
     name = steps.aliases.get(step, step)
     return f"{name}:{partition}:{offset}" if name in steps.topics else None

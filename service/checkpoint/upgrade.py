@@ -1,8 +1,8 @@
-"""What of a job's checkpoints can stay, now that the job says something else.
+"""Determines which of a job's checkpoints can be kept after the job has changed.
 
-A sink stays with its query if every fact of its plan that state depends on is what it was (`service.plan.fingerprint`),
-beside the others that stay. The rest is rebuilt: in a query of its own, or in that of the same name if nothing else is
-left of it.
+A sink stays in its query, with the other sinks that stay, if every fact of its plan that state depends on is unchanged
+(`service.plan.fingerprint`). All others are rebuilt: in a query of their own, or in the query of the same name if it
+has no other sinks left.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TWICE = "STATE_TTL: what was kept once would have to be kept twice"
 
 @dataclass(frozen=True)
 class Upgrade:
-    """What becomes of the queries of a job.
+    """The outcome of an upgrade for the queries of a job.
 
-    - `queries`: those that there will be. Of them `stay` have a checkpoint that goes on.
-    - `changes`: of sinks that are rebuilt the facts that differ, one a line.
-    - `left`: the queries that lose some of their sinks, or all; what they have written so far is taken over.
-    - `dropped`: those whose checkpoint nobody needs any more.
+    - `queries`: the queries after the upgrade. Those in `stay` continue from a checkpoint.
+    - `changes`: for each rebuilt sink the facts that differ, one per line.
+    - `left`: the queries that lose some or all of their sinks. Their previous runs are fenced.
+    - `dropped`: the queries whose checkpoint is no longer needed.
     """
 
     queries: PlannedQueries
@@ -42,7 +42,7 @@ class Upgrade:
 
 
 def contents(job: Job, query: PlannedQuery, before: Contents | None = None) -> tuple[Graph, Contents]:
-    """The graph of a query and what its checkpoint is of, which goes on from what was there `before`."""
+    """Return the graph of a query and the metadata of its checkpoint, which continues from `before`."""
     whole = graph(query.sinks)
     wanted = Contents(
         sinks={sink.name: fingerprint(sink) for sink in query.sinks},
@@ -63,31 +63,31 @@ def contents(job: Job, query: PlannedQuery, before: Contents | None = None) -> t
 
 
 def _shards(job: Job, before: Contents | None) -> int:
-    """As many as the job says, or as there are, if they are enough."""
+    """Return the job's number of shards; by default the existing number if it is large enough."""
     if job.shards is None and before is not None and before.shards >= job.parallelism:
         return before.shards
     return job.shards or usual(job.parallelism)
 
 
 def doubled(whole: Graph) -> bool:
-    """Whether two operators would have one state, which they shared when it was written."""
+    """Whether two operators would have the same state, because they shared it when it was written."""
     return len({each.state for each in whole.operators}) < len(whole.operators)
 
 
 def changed(job: Job, query: PlannedQuery, before: Contents) -> dict[str, tuple[str, ...]]:
-    """What differs from what a checkpoint is of, by sink; what concerns the query as a whole is that of every sink."""
+    """Return the differences from a checkpoint, by sink. Differences of the whole query are listed for every sink."""
     whole, wanted = contents(job, query, before)
     everywhere = differences(before.common, wanted.common)
     found = {name: (*everywhere, *wanted.changes(before, name)) for name in wanted.sinks}
     changes = {name: lines for name, lines in found.items() if lines}
-    # Of a sink that has changed the states have the names that they had, beside others that share them no more.
+    # The states of a changed sink keep their names, next to operators that no longer share them.
     if not changes and doubled(whole):
         return dict.fromkeys(wanted.sinks, (TWICE,))
     return changes
 
 
 def upgrade(job: Job, recorded: Mapping[str, Contents], *, keep: bool = True) -> Upgrade:
-    """What becomes of the queries whose checkpoints are `recorded`; nothing of them stays unless `keep`.
+    """Plan the upgrade of the queries whose checkpoints are `recorded`. Without `keep`, nothing of them stays.
 
     Raises PlanError or JobError.
     """
@@ -117,7 +117,7 @@ def upgrade(job: Job, recorded: Mapping[str, Contents], *, keep: bool = True) ->
 
 
 def sinks_of(recorded: Mapping[str, Contents]) -> dict[str, Fingerprint]:
-    """The facts of all sinks that checkpoints are of."""
+    """Return the facts of all sinks in the checkpoints."""
     return {sink: facts for each in recorded.values() for sink, facts in each.sinks.items()}
 
 

@@ -1,4 +1,4 @@
-"""What `rowkind run --upgrade` would do, in words: which sinks go on from their checkpoints, and which are rebuilt."""
+"""Describes what `rowkind run --upgrade` would do: which sinks continue from checkpoints, and which are rebuilt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowkind.service.query.topics import Connection, connect
 
 
 def diff(job: Job) -> Iterator[str]:
-    """The lines of it. Raises a RowkindError."""
+    """Yield the lines of the description. Raises RowkindError."""
     connection = connect(job)
     with looking_into(job) as spark:
         recorded = queries(spark, f"{job.checkpoint}/{job.name}")
@@ -24,7 +24,7 @@ def diff(job: Job) -> Iterator[str]:
 
 
 def said(job: Job, recorded: Mapping[str, Contents], plan: Upgrade, connection: Connection) -> Iterator[str]:
-    """What becomes of every sink, and what has to be read for it. Raises a ChangelogError."""
+    """Yield what happens to every sink, and how much has to be read for it. Raises ChangelogError."""
     before = {sink for each in recorded.values() for sink in each.sinks}
     for name, query in plan.queries.items():
         if name in plan.stay:

@@ -1,8 +1,9 @@
-"""The topics that a query writes, held against what they were: a result that lacks rows is noticed, not continued.
+"""Compares the topics that a query writes with their recorded state, to detect results that have lost rows.
 
-The note `rowkind.topics.json` in the checkpoint has each result topic as it was when the query last began or ended, and
-the progress topic. Each start compares them, and so does a thread of a running job, every two seconds. What is found is
-repaired by a rebuild of the query, which writes the difference between the topic and the result, or the query stops.
+The file `rowkind.topics.json` in the checkpoint records each result topic as it was when the query last began or ended,
+and the progress topic. Each start compares them, and so does a thread of a running job, every two seconds. A loss is
+repaired by a rebuild of the query, which writes the difference between the topic and the result. Otherwise the query
+stops, or continues with `on_lost: ignore`.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from rowkind.service.query.errors import LostProgressError, LostResultError
 
 _EVERY_SECONDS = 2.0
 _LAST_SECONDS = 1.0
-"""For which is waited, in the end, for an answer that is under way."""
+"""The longest wait in seconds, at the end, for an answer in progress."""
 
 log = logging.getLogger("rowkind")
 
 
 @dataclass
 class WrittenTopics:
-    """Those of one query.
+    """The topics of one query.
 
-    - `progress`: its progress topic. `on_lost`: what the job says of each result topic, by its name.
-    - `requested`: a rebuild is asked for at this start, whatever the job file says.
-    - `accepted`: what has become of topics with `on_lost: ignore`, by their names.
+    - `progress`: its progress topic. `on_lost`: the job's setting for each result topic, by its name.
+    - `requested`: a rebuild was requested for this start, whatever the job file says.
+    - `accepted`: what happened to topics with `on_lost: ignore`, by their names.
     """
 
     query: str
@@ -65,9 +66,9 @@ class WrittenTopics:
     def of(
         cls, job: Job, query: str, graph: Graph, kafka: KafkaSettings, checkpoint: Checkpoint, *, requested: bool
     ) -> Self:
-        """Those of a query of a job, found to be what they were unless the query fills its state.
+        """Return the topics of a job's query, checked against the record unless the query is filling its state.
 
-        Raises as `judge` does, or a ChangelogError.
+        Raises the errors of `judge`, or ChangelogError.
         """
         on_lost = {sink.topic: job.sinks[sink.name].on_lost for sink in graph.sinks}
         progress = progress_name(job.name, query)
@@ -75,17 +76,17 @@ class WrittenTopics:
         contents = checkpoint.contents()
         if contents is None or not contents.filling:
             found.begin()
-        # What was asked for at the start says nothing of what happens later.
+        # The request at the start does not apply to later losses.
         found.requested = False
         return found
 
     @property
     def tables(self) -> list[SourceTable]:
-        """Those whose deletes compaction may remove."""
+        """The tables whose deletes compaction may remove."""
         return replaced_tables(self.graph)
 
     def begin(self) -> None:
-        """Hold the topics against the note, and note them. Raises as `judge` does, or a ChangelogError."""
+        """Compare the topics with their record, and record them. Raises the errors of `judge`, or ChangelogError."""
         self._before = self.checkpoint.topics()
         now = topic_records(self._cluster, self._names)
         self._harmed = self._harms(now)
@@ -93,18 +94,18 @@ class WrittenTopics:
         self._note(now, self.checkpoint.noted_ms())
 
     def renew(self) -> None:
-        """Note the topics as they are, which have been brought up to date. Raises a ChangelogError."""
+        """Record the topics after they have been brought up to date. Raises ChangelogError."""
         self._note(topic_records(self._cluster, self._names), self.checkpoint.noted_ms())
 
     def end(self) -> None:
-        """Note the topics as the query leaves them, as far as Kafka answers."""
+        """Record the topics as the query leaves them, if Kafka answers."""
         with suppress(ChangelogError):
             now = topic_records(self._cluster, self._names)
             if self._before and not self._harms(now):
                 self._note(now, time.time() * 1000)
 
     def look(self) -> None:
-        """Hold the topics against what they were; what is found twice in a row counts (`judge`)."""
+        """Compare the topics with their earlier state. A loss counts once it is found twice in a row (`judge`)."""
         if not self._before:
             return
         with suppress(ChangelogError):
@@ -117,9 +118,10 @@ class WrittenTopics:
                 self._before = now
 
     def judge(self) -> None:
-        """Say what has been found.
+        """Raise or log the losses found.
 
-        Raises LostProgressError of the progress topic, LostResultError of a result topic unless the job says `ignore`.
+        Raises LostProgressError for the progress topic, and LostResultError for a result topic unless the job says
+        `ignore`.
         """
         harmed, self._harmed = self._harmed, {}
         if harm := harmed.pop(self.progress, ""):
@@ -133,7 +135,7 @@ class WrittenTopics:
             self._before.pop(name, None)
 
     def forgotten(self, position: Offset | None) -> list[ForgottenDeletes]:
-        """The tables that may lack deletes since the query was read up to `position`. Raises a ChangelogError."""
+        """Return the tables that may lack deletes since the query was read up to `position`. Raises ChangelogError."""
         if position is None:
             return []
         read_last = max(position.now, self.checkpoint.noted_ms())
@@ -151,7 +153,7 @@ class WrittenTopics:
 
     @property
     def _lacking(self) -> str:
-        """What a rebuild would lack, nothing if it lacks nothing or was asked for."""
+        """What a rebuild would lack; empty if nothing, or if the rebuild was requested."""
         return "" if self.requested else Amount.of(self.graph, self.kafka).lacking
 
     @property
@@ -173,7 +175,7 @@ class WrittenTopics:
 
 
 class TopicWatch:
-    """The topics of all queries that run, looked at every two seconds."""
+    """Watches the topics of all running queries, every two seconds."""
 
     def __init__(self) -> None:
         self._watched: dict[str, WrittenTopics] = {}
@@ -181,13 +183,13 @@ class TopicWatch:
     @classmethod
     @contextmanager
     def begun(cls) -> Iterator[Self]:
-        """A watch that looks in a thread until it is left."""
+        """Yield a watch that checks in a thread until the block is left."""
         watch = cls()
         with meanwhile(watch._look, _EVERY_SECONDS, "topics", _LAST_SECONDS):
             yield watch
 
     def add(self, topics: WrittenTopics) -> None:
-        """Look at these from the next time on, in the place of earlier ones of the query."""
+        """Watch these topics from the next check on, in place of earlier ones of the query."""
         self._watched[topics.query] = topics
 
     def _look(self) -> None:

@@ -1,1 +1,1 @@
-"""How the nodes of a physical plan run over blocks, on every engine: calcs, expressions, members of a stage."""
+"""Execution of physical plan nodes over blocks, on every engine: calcs, expressions, members of a stage."""

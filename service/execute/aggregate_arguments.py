@@ -1,13 +1,13 @@
-"""Arguments of aggregate functions: what of a row the operator is given for a call, and the value in what it returns.
+"""Arguments of aggregate functions: the input that a call reads from a row, and how to read values back from results.
 
-    column    a column as it is
-    doubles   one or two columns as DOUBLE, NULL where one of them is: for variances and the like
-    packed    several columns as bytes that are equal where all are, NULL where one of them is: COUNT(DISTINCT a, b)
-    ranked    comparable bytes of an order and behind them a value, NULL where the order is: MIN_BY and MAX_BY
-    entry     columns packed as a row: FIRST and LAST, and what is gathered
-    structs   columns as they are, side by side: functions of the job
+    column    a column unchanged
+    doubles   one or two columns as DOUBLE, NULL if one of them is: for variances and similar functions
+    packed    several columns as bytes, equal if all columns are, NULL if one of them is: COUNT(DISTINCT a, b)
+    ranked    comparable bytes of an order followed by a value, NULL if the order is: MIN_BY and MAX_BY
+    entry     columns packed as a row: FIRST and LAST, and gathered values
+    structs   columns unchanged, as the fields of a struct: functions of the job
 
-Numbers are packed in one way, with 0.0 for -0.0, so that equal values are equal bytes.
+Floating-point numbers are packed in canonical form, with 0.0 for -0.0, so that equal values have equal bytes.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _LENGTH = 4
 
 
 class Argument(Protocol):
-    """What a call reads of a row; arguments of one `name` are equal."""
+    """The input that a call reads from each row. Arguments with equal `name` are equal."""
 
     @property
     def name(self) -> str:
-        """By which calls ask for it."""
+        """The name by which calls ask for the argument."""
 
     @property
     def type(self) -> pa.DataType:
         """Its Arrow type."""
 
     def of(self, rows: Decoded) -> pa.Array:
-        """It, of each row."""
+        """Return the argument's value in each row."""
 
 
 def argument_of(call: PhysicalAggregateCall, record: Record) -> Argument | None:
-    """What a call reads over rows of a record; None for COUNT(*)."""
+    """Return the argument of a call over rows of a record; None for COUNT(*)."""
     if not call.arguments:
         return None
     if isinstance(call.function, PythonFunction):
@@ -72,7 +72,7 @@ def argument_of(call: PhysicalAggregateCall, record: Record) -> Argument | None:
 
 
 def whole_type(call: PhysicalAggregateCall, types: Sequence[Type]) -> pa.DataType:
-    """The type of the argument of a call in two steps, by the types of what its first step reads."""
+    """Return the argument type of a call in two steps, given the types that its first step reads."""
     if call.function in MOMENTS:
         return AsDoubles(tuple(map(str, range(len(types))))).type
     return types[0].arrow if types else pa.int64()
@@ -86,30 +86,30 @@ class OneColumn:
     type: pa.DataType
 
     def of(self, rows: Decoded) -> pa.Array:
-        """The column."""
+        """Return the column."""
         return rows.column(self.name)
 
 
 @dataclass(frozen=True)
 class AsDoubles:
-    """One column as DOUBLE, or a struct of two that is NULL where one of them is."""
+    """One column as DOUBLE, or a struct of two, which is NULL if one of them is."""
 
     columns: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """The columns, as doubles."""
+        """The columns, marked as doubles."""
         return "\0".join(("doubles", *self.columns))
 
     @property
     def type(self) -> pa.DataType:
-        """A double or two."""
+        """A double, or a struct of two."""
         if len(self.columns) == 1:
             return pa.float64()
         return pa.struct([pa.field(str(number), pa.float64()) for number in range(len(self.columns))])
 
     def of(self, rows: Decoded) -> pa.Array:
-        """The columns."""
+        """Return the columns as doubles."""
         doubles = [rows.column(name).cast(pa.float64(), safe=False) for name in self.columns]
         if len(doubles) == 1:
             return doubles[0]
@@ -119,7 +119,7 @@ class AsDoubles:
 
 @dataclass(frozen=True)
 class Structs:
-    """Several columns as one of structs, NULL where one of them is unless that is to be seen too."""
+    """Several columns as one struct column. A struct is NULL if a field is, unless the function is called on NULLs."""
 
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -127,16 +127,16 @@ class Structs:
 
     @property
     def name(self) -> str:
-        """The columns, side by side."""
+        """The columns, marked as structs."""
         return "\0".join(("structs", str(self.with_nulls), *self.columns))
 
     @property
     def type(self) -> pa.DataType:
-        """A struct with a field for each, called by its number."""
+        """A struct with one field per column, named by its number."""
         return pa.struct([pa.field(f"{number}", each) for number, each in enumerate(self.types)])
 
     def of(self, rows: Decoded) -> pa.StructArray:
-        """The columns."""
+        """Return the columns as structs."""
         columns = [rows.column(name) for name in self.columns]
         none = None if self.with_nulls else ~_all_there(columns)
         mask = None if none is None or not none.any() else pa.array(none)
@@ -145,7 +145,7 @@ class Structs:
 
 @dataclass(frozen=True)
 class Packed:
-    """Several columns as one, equal where all are; NULL where one of them is, as COUNT(DISTINCT a, b) has it."""
+    """Several columns as one, equal if all columns are; NULL if one column is, as COUNT(DISTINCT a, b) requires."""
 
     columns: tuple[str, ...]
 
@@ -160,7 +160,7 @@ class Packed:
         return pa.binary()
 
     def of(self, rows: Decoded) -> pa.Array:
-        """The columns, packed."""
+        """Return the columns, packed."""
         columns = [rows.column(name) for name in self.columns]
         there = _all_there(columns)
         packed = join_bytes([comparable(column) for column in columns])
@@ -169,7 +169,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Bytes that compare as `order` does: those of the order, the value as a row of `record`, and how long that is."""
+    """Bytes that compare as `order` does: the order's bytes, the value as a row of `record`, and that row's length."""
 
     record: Record
     order: str
@@ -185,14 +185,14 @@ class Ranked:
         return pa.binary()
 
     def of(self, rows: Decoded) -> pa.Array:
-        """The order and the value, NULL where the order is."""
+        """Return the order with the value, NULL if the order is."""
         order, value = rows.column(self.order), _packed(rows, self.record)
         length = pc.binary_length(value).cast(pa.int32()).to_numpy(zero_copy_only=False)
         bytes_ = join_bytes([comparable(order), value, fixed_width(length, _LENGTH, len(value))])
         return pc.if_else(order.is_valid(), bytes_, pa.scalar(None, pa.binary())) if order.null_count else bytes_
 
     def value(self, column: pa.BinaryArray) -> pa.Array:
-        """The values in such bytes; NULL of NULL."""
+        """Return the values in such bytes; NULL for NULL."""
 
         def cut(ranked: pa.BinaryArray) -> pa.BinaryArray:
             data, ends = data_of(ranked), offsets_of(ranked)[1:].astype(np.int64)
@@ -204,7 +204,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Entry:
-    """Columns packed as a row of `record`, of which the first one is the value."""
+    """Columns packed as a row of `record`. The first column is the value."""
 
     record: Record
 
@@ -219,11 +219,11 @@ class Entry:
         return pa.binary()
 
     def of(self, rows: Decoded) -> pa.Array:
-        """The columns, packed."""
+        """Return the columns, packed."""
         return _packed(rows, self.record)
 
     def value(self, column: pa.BinaryArray) -> pa.Array:
-        """The values in such bytes; NULL of NULL."""
+        """Return the values in such bytes; NULL for NULL."""
         return _of_valid(column, lambda packed: codec.read(self.record, packed).column(self.record.names[0]))
 
 

@@ -1,4 +1,4 @@
-"""An aggregation of the plan as the operator's spec: what it needs to know of packed rows.
+"""Converts an aggregation of the plan to the operator's spec, which knows how to read packed rows.
 
 The operator and the partial step of the calc that leads to it share the spec, so both read and write the same bytes.
 """
@@ -28,7 +28,7 @@ from rowkind.service.python.function import PythonFunction
 
 @lru_cache(maxsize=64)
 def spec_of(aggregation: Aggregation) -> AggregateSpec:
-    """What the aggregate operator and `operators.aggregate.partial.partial` run by; it pickles."""
+    """Return the spec for the aggregate operator and for `operators.aggregate.partial.partial`. It pickles."""
     record, ending = aggregation.input, aggregation.ending
     arguments = {call.name: argument for call in aggregation.calls if (argument := argument_of(call, record))}
     read = {argument.name: argument for argument in arguments.values()}
@@ -49,26 +49,26 @@ def spec_of(aggregation: Aggregation) -> AggregateSpec:
 
 @dataclass(frozen=True)
 class Arguments:
-    """What calls ask for of packed rows of `record`."""
+    """The arguments and filters of all calls, read from packed rows of `record`."""
 
     record: Record
     each: tuple[Argument, ...]
 
     def __call__(self, payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
-        """Each argument under the name by which the operator's calls ask for it."""
+        """Return each argument under the name by which the operator's calls ask for it."""
         rows = codec.read(self.record, payloads)
         return {argument.name: argument.of(rows) for argument in self.each}
 
 
 @dataclass(frozen=True)
 class Group:
-    """The group columns of packed rows of `record`, packed as `group`: in equal bytes where SQL says they are equal."""
+    """Packs the group columns of rows of `record` as `group`. Values that are equal in SQL have equal bytes."""
 
     record: Record
     group: Record
 
     def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
-        """The packed group columns of each row."""
+        """Return the packed group columns of each row."""
         if not self.group.fields:
             return constant(b"", len(payloads))
         rows = codec.read(self.record, payloads)
@@ -83,13 +83,13 @@ class Group:
 
 @dataclass(frozen=True)
 class ResultPacking:
-    """The results of the calls, packed as the fields of `record`; `readers` make values of what is bytes before."""
+    """Packs the results of the calls as the fields of `record`. Each reader decodes results that are bytes."""
 
     record: Record
     readers: tuple[Ranked | Entry | None, ...]
 
     def __call__(self, columns: Sequence[pa.Array]) -> pa.BinaryArray:
-        """The packed results of each group, from a column per call."""
+        """Return the packed results of each group, from one column per call."""
         pairs = zip(columns, self.readers, strict=True)
         values = [column if reader is None else reader.value(column) for column, reader in pairs]
         return codec.encode(self.record, dict(zip(self.record.names, values, strict=True)))
@@ -118,7 +118,7 @@ def _call(call: PhysicalAggregateCall, argument: Argument | None, record: Record
 
 
 def _reader(call: PhysicalAggregateCall, argument: Argument | None) -> Ranked | Entry | None:
-    """What makes a value of the bytes that an extreme is kept as."""
+    """Return the reader that decodes the bytes of an extreme into a value."""
     if isinstance(argument, Ranked):
         return argument
     return argument if isinstance(argument, Entry) and call.function not in GATHERED else None

@@ -1,4 +1,4 @@
-"""How an operator's output becomes blocks, and the counters that ride along with them."""
+"""Cuts an operator's output into blocks, and counts it in the counters that travel with the blocks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rowkind.service.execute.metrics import MetricName, add, sample
 from rowkind.service.execute.promises import Broken
 
 BLOCK_BYTES = 4 << 20
-"""About how large a block may get before it is cut."""
+"""The approximate size in bytes at which a block is cut."""
 
 
 def cut(batch: Batch, limit: int | None = None) -> Iterator[Batch]:
-    """The batch in pieces of about `limit` bytes each, `BLOCK_BYTES` if it is None; none if there is nothing in it."""
+    """Yield the batch in pieces of about `limit` bytes, by default `BLOCK_BYTES`. An empty batch yields nothing."""
     limit = BLOCK_BYTES if limit is None else limit
     pieces = min(len(batch), max(1, -(-batch.nbytes // limit)))
     for number in range(pieces):
@@ -28,7 +28,7 @@ def cut(batch: Batch, limit: int | None = None) -> Iterator[Batch]:
 
 
 def rows_by_kind(kind: Int8s) -> dict[str, int]:
-    """How many changes of each row kind there are, by its symbol."""
+    """Count the changes of each row kind, by its symbol."""
     return {SYMBOLS[ordinal]: int(count) for ordinal, count in enumerate(np.bincount(kind)) if count}
 
 
@@ -65,11 +65,11 @@ class Tally:
         self._add("rowkind_unmatched_retractions_total", count)
 
     def add_broken(self, broken: Broken) -> None:
-        """Count changes that a table's promises do not allow, and say where."""
+        """Count changes that violate a table's declared constraints, and record where."""
         add(self._samples, broken.counters)
 
     def add_failed(self, count: int) -> None:
-        """Count rows that were left out because an expression failed on them."""
+        """Count rows that were dropped because an expression failed on them."""
         self._add("rowkind_failed_rows_total", count)
 
     def add_expired(self, count: int) -> None:
@@ -81,15 +81,15 @@ class Tally:
         self._add("rowkind_late_rows_total", count)
 
     def set_due(self, shard: int, due_ms: float) -> None:
-        """Say when a shard next has something to do without input, infinity for never."""
+        """Set the time at which a shard next has work to do without input; infinity for never."""
         self._add("rowkind_next_due_timestamp_seconds", due_ms / 1000, shard=shard)
 
     def add_merged(self, rows: int) -> None:
-        """Count rows of state that were read to be merged."""
+        """Count rows of state that were read by merges."""
         self._add("rowkind_state_merged_rows_total", rows)
 
     def set_state(self, shard: int, size: StateSize) -> None:
-        """Say how much a shard keeps, and count what has expired of it."""
+        """Set the size of a shard's state, and count its expired rows."""
         self._add("rowkind_state_rows", size.rows, shard=shard)
         self._add("rowkind_state_bytes", size.bytes, shard=shard)
         self._add("rowkind_state_runs", size.runs, shard=shard)

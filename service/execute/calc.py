@@ -1,7 +1,7 @@
-"""What happens to rows between two operators: expand, filter, projection, and where each row goes next.
+"""Processing between two operators: expand, filter, projection, and the key and shard of each row's next consumer.
 
-A calc works on whole columns. It reads only the fields that an expression needs, once, evaluates all expressions over
-them in one go, and copies the packed bytes of every other column.
+A calc works on whole columns. It decodes each field that an expression needs once, evaluates all expressions together,
+and copies the packed bytes of every other column.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from rowkind.service.physical.keys import Key, SubKeyPart
 
 
 def run(calc: Calc, rows: Rows) -> Changes:
-    """The changes of `batch`, alone."""
+    """Return the changes of `batch` without its refreshes."""
     return batch(calc, rows).changes
 
 
 def batch(calc: Calc, rows: Rows, without: Mask | None = None) -> Batch:
-    """The rows that pass the predicate, projected, with side, hash, key and sub-key for the consumer.
+    """Return the rows that pass the predicate, projected, with side, hash, key and sub-key for the consumer.
 
-    Where the halves of an update part, because a filter took one or because they have different keys, what is left of
-    them is -D and +I. Rows that cancel go on as refreshes where somebody further down has a TTL. The first step of an
-    aggregate or a rank comes last, where it pays. Rows `without` which it is to be done do not pass the predicate,
-    whatever it says. Raises ExpressionError.
+    An update is split if a filter drops one half or if its halves have different keys. The remaining halves become -D
+    and +I. Rows that cancel are passed on as refreshes if a downstream operator has a TTL. The first step of an
+    aggregate or a rank is applied last, if the calc has one. Rows in the mask `without` are dropped, whatever the
+    predicate says. Raises ExpressionError.
     """
     if not calc.expands:
         return _first_step(calc, _live(calc, rows, without))
@@ -59,7 +59,7 @@ def batch(calc: Calc, rows: Rows, without: Mask | None = None) -> Batch:
 
 
 def refreshed(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
-    """What becomes of refreshes, which are given as insertions. Raises ExpressionError."""
+    """Apply the calc to refreshes, which are given as insertions. Raises ExpressionError."""
     assert not calc.upsert, "a row that does not pass replaces no row"
     again = batch(replace(calc, nets=False, partial=None), rows, without).changes
     return _first_step(calc, Batch(Changes.empty(), again)).refreshes
@@ -75,7 +75,7 @@ class JoinCondition:
     on_error: OnError = "fail"
 
     def __call__(self, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
-        """Whether `left[i]` and `right[i]` match, for every i. Raises RowFailed if the query is to fail."""
+        """Return whether `left[i]` and `right[i]` match, for every i. Raises RowFailed if errors fail the query."""
         columns: dict[str, pa.Array] = {}
         for record, payloads in ((self.left, left), (self.right, right)):
             if names := [name for name in self.expression.columns if name in record.names]:
@@ -97,8 +97,8 @@ class JoinCondition:
 
 
 def condition(expression: Expression, left: Record, right: Record, on_error: OnError = "fail") -> JoinCondition:
-    """The condition of a join whose rows come under the records `left` and `right`, which share no name."""
-    # Where it fails and the query is not to, it is NULL.
+    """Return the condition of a join whose rows have the records `left` and `right`, which share no column name."""
+    # If the condition fails on a pair and the query must not fail, the condition is NULL.
     return JoinCondition(replace(expression, type=replace(expression.type, nullable=True)), left, right, on_error)
 
 
@@ -120,10 +120,10 @@ def _live(calc: Calc, rows: Rows, without: Mask | None) -> Batch:
 
 
 def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Batch:
-    """Rows of which only the key is known, and maybe a time, on their way.
+    """Send rows of which only the key is known, and possibly a time.
 
-    Where an expression fails on the key, no predicate has let a row with this key through: it would have failed on that
-    row. Nobody has one to replace.
+    If an expression fails on the key, no predicate has ever passed a row with this key, because it would have failed on
+    that row too. So no consumer has a row to replace, and the row is dropped.
     """
     known = {*calc.replaced_by, *([calc.delete_time] if calc.delete_time is not None else [])}
     try:
@@ -136,7 +136,7 @@ def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Batch:
 
 
 def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None = None) -> Batch:
-    """The rows on their way; where only the columns `known` are, the others are NULL, or what comes nearest to it."""
+    """Send the rows. If only the columns `known` are known, the others are NULL, or the closest value of their type."""
     if not len(rows):
         return Batch.empty()
     same = _hands_on(calc)
@@ -181,7 +181,7 @@ def _first_step(calc: Calc, of: Batch) -> Batch:
             try:
                 changes = partial(spec_of(calc.partial), changes)
             except RowFailed:
-                # A function of the job's. The operator meets the row again, and says which it is.
+                # A function of the job failed. The operator will meet the row again and report it.
                 return of
         case LocalTopK(ranking, identity) if len(changes):
             changes = local_top_k(ranking, changes, Identity(calc.output, identity) if identity else None)
@@ -189,13 +189,13 @@ def _first_step(calc: Calc, of: Batch) -> Batch:
 
 
 def _hands_on(calc: Calc) -> bool:
-    """Whether the output is the input, byte for byte."""
+    """Whether the output equals the input, byte for byte."""
     input_ = calc.expanded
     return tuple(each.column for each in calc.columns) == input_.names and calc.output.same_rows(input_)
 
 
 def _key(key: Key, values: Values) -> tuple[pa.BinaryArray, Mask]:
-    """The key of every row, and where it is NULL in a part that must not match NULL."""
+    """Return the key of every row, and where it is NULL in a part that must not match NULL."""
     null = np.zeros(len(values), np.bool_)
     if not key.parts:
         return constant(key.constant or b"", len(values)), null
@@ -203,7 +203,7 @@ def _key(key: Key, values: Values) -> tuple[pa.BinaryArray, Mask]:
         if not null_safe and (column := values.of(part)).null_count:
             null |= column.is_null().to_numpy(zero_copy_only=False)
     if key.record is not None:
-        # Rows with equal keys replace each other in a topic only if these are equal bytes.
+        # Rows with equal keys replace each other in a topic only if the key bytes are equal.
         return SameRows(key.record)(values.packed(key.record, key.parts)), null
     return _comparable(key.parts, values), null
 
@@ -222,11 +222,11 @@ def _sub_key(orders: Sequence[SubKeyPart], values: Values) -> pa.BinaryArray:
 
 
 def _filter(calc: Calc, rows: Rows, update: Int64s, without: Mask | None) -> tuple[Rows, Int64s, Mask]:
-    """The rows that go on, and which of them stand for their key alone.
+    """Return the rows that are passed on, and which of them represent only their key.
 
-    A row that replaces another one without taking it back first must not be swallowed, or the other one would stay:
-    in an upsert stream it becomes a delete; elsewhere it goes on together with its own delete, so that the consumer
-    neither keeps a row nor misses one.
+    A row that replaces another one without a retraction must not be dropped, or the replaced row would stay. In an
+    upsert stream it becomes a delete. Elsewhere it is passed on together with its own delete, so that the consumer
+    neither keeps a row too many nor misses one.
     """
     through = _passes(calc, rows) if without is None else _passes_of_others(calc, rows, without)
     none = np.zeros(len(rows), np.bool_)
@@ -250,7 +250,7 @@ def _filter(calc: Calc, rows: Rows, update: Int64s, without: Mask | None) -> tup
 
 
 def _behind_their_own(calc: Calc, rows: Rows, halves: Indices) -> Indices:
-    """Which of these +U take the row of the -U before them away, and not that of another key."""
+    """Return those +U that replace the row of the -U just before them, and not a row of another key."""
     if not len(halves):
         return halves
     before, after = (read(calc.input, rows.payload.take(pa.array(at))) for at in (halves - 1, halves))
@@ -268,7 +268,7 @@ def _passes_of_others(calc: Calc, rows: Rows, without: Mask) -> Mask:
 
 
 def _passes(calc: Calc, rows: Rows) -> Mask:
-    """For which rows the predicate is true; of a delete in an upsert stream there is nothing to ask."""
+    """Return for which rows the predicate is true. Deletes in an upsert stream are not tested and always pass."""
     if calc.predicate is None or not len(rows):
         return np.ones(len(rows), np.bool_)
     asked = np.ones(len(rows), np.bool_) if not calc.upsert else rows.kind != RowKind.DELETE
@@ -278,7 +278,7 @@ def _passes(calc: Calc, rows: Rows) -> Mask:
 
 
 def _survivors(changes: Changes) -> Mask:
-    """What is left where equal rows of opposite sign cancel; of several equal ones, the latest by seq stay."""
+    """Return which changes remain after equal rows of opposite sign cancel; of equal ones, the latest by seq remain."""
     weight = changes.weight
     if not (weight < 0).any():
         return np.ones(len(changes), np.bool_)
@@ -294,7 +294,7 @@ def _survivors(changes: Changes) -> Mask:
 
 
 def _with_parted_halves(changes: Changes, update: Int64s) -> Changes:
-    """-D and +I for halves of updates that are not followed, or preceded, by the other half under the same key."""
+    """Change halves of updates to -D and +I unless the other half is next to them under the same key and sub-key."""
     if not update.any():
         return changes
     whole = np.zeros(len(changes), np.bool_)

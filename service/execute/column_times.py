@@ -1,4 +1,4 @@
-"""The times of packed rows, by a column of theirs."""
+"""Times of packed rows, read from one of their columns."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from rowkind.service.physical.clocks import Closing, ColumnTime, TimeBounds
 
 @dataclass(frozen=True)
 class TimeOf:
-    """A time of each packed row of `record`: the first ms that is not before it.
+    """The time of each packed row of `record`: the first ms that is not before it.
 
-    Where it is NULL, it is `END`, or `-END` for a time that has always been.
+    For NULL it is `END`, or `-END` if NULL means a time that has always passed.
     """
 
     record: Record
     time: ColumnTime
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
-        """The time of each row."""
+        """Return the time of each row."""
         values = codec.read(self.record, payloads).column(self.time.column)
         return in_ms(values, self.time.later_us, END if self.time.null == "never" else -END)
 
 
 def until(record: Record, closing: Closing | None) -> TimeOf | None:
-    """Until when packed rows of `record` are kept; None where they are not let go of because of their time."""
+    """Return the time until which packed rows of `record` are kept; None if time does not evict them."""
     return None if closing is None or closing.kept is None else TimeOf(record, closing.kept)
 
 
 def in_ms(values: pa.Array, later_us: int = 0, null: int = END) -> Int64s:
-    """The first ms that is not before each of these times and `later_us` microseconds; `null` where it is NULL.
+    """Return the first ms that is not before each time plus `later_us` microseconds; `null` for NULL.
 
-    The sum is made in ms, of which there are enough for all times that a column can hold.
+    The sum is computed in ms, whose range covers all times that a column can hold.
     """
     ms, rest_us = _parts(values)
     whole, more_us = divmod(later_us, 1000)
@@ -49,19 +49,19 @@ def in_ms(values: pa.Array, later_us: int = 0, null: int = END) -> Int64s:
 
 
 def _parts(values: pa.Array) -> tuple[Int64s, Int64s]:
-    """TIMESTAMPs or DATEs in ms since the epoch, and how many microseconds later they are; 0 where they are NULL."""
+    """Split TIMESTAMPs or DATEs into whole ms since the epoch and the remaining microseconds; 0 for NULL."""
     if pa.types.is_date(values.type):
         days: Int64s = values.cast(pa.int32()).cast(pa.int64()).fill_null(0).to_numpy()
         return days * 86_400_000, np.zeros(len(days), np.int64)
     found: Int64s = values.cast(pa.int64()).fill_null(0).to_numpy()
     per_ms = {"ms": 1, "us": 1_000, "ns": 1_000_000}[values.type.unit]
     ms, rest = np.divmod(found, per_ms)
-    # Of nanoseconds any that are left are one microsecond more.
+    # Remaining nanoseconds round up to one microsecond more.
     return np.clip(ms, 1 - END, END - 1), -(-rest * 1000 // per_ms)
 
 
 def in_us(values: pa.Array) -> Int64s:
-    """TIMESTAMPs or DATEs in microseconds since the epoch: 0 for NULL, and the last one for what is later than that."""
+    """Convert TIMESTAMPs or DATEs to microseconds since the epoch: 0 for NULL, and clipped to the range of int64."""
     if pa.types.is_date(values.type):
         return _multiplied(values.cast(pa.int32()).cast(pa.int64()), 86_400_000_000)
     found = values.cast(pa.int64())
@@ -78,18 +78,18 @@ def _multiplied(values: pa.Array, by: int) -> Int64s:
 
 
 def near_of(bounds: TimeBounds, left: Record, right: Record) -> Near:
-    """How far apart the times of packed rows of two sides may lie for them to match."""
+    """Return the bounds on the distance between the times of packed rows of two sides for them to match."""
     of_left, of_right = MicrosOf(left, ColumnTime(bounds.left)), MicrosOf(right, ColumnTime(bounds.right))
     return Near(of_left, of_right, bounds.earliest, bounds.latest)
 
 
 @dataclass(frozen=True)
 class MicrosOf:
-    """A time of each packed row of `record` in microseconds; of a NULL, whichever."""
+    """The time of each packed row of `record` in microseconds. For a NULL the result is arbitrary."""
 
     record: Record
     time: ColumnTime
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
-        """The time of each row."""
+        """Return the time of each row."""
         return later(in_us(codec.read(self.record, payloads).column(self.time.column)), self.time.later_us)

@@ -1,9 +1,9 @@
-"""When a row of a versioned table ends that is deleted by its key alone, as in an upsert topic.
+"""End times for rows of a versioned table that are deleted by key alone, as in an upsert topic.
 
-Such a delete has no time of its own. It gets the watermark of its partition as it stands at the delete's place in the
-topic: the highest time of the rows before it, less the delay. So it concerns no left row that the watermark has passed,
-and it does not depend on the batches in which the topic is read. The reader knows of the rows that it reads, and each
-shard of the batches before (`service.execute.watermarks`); the later of both counts.
+Such a delete has no time of its own. It gets the watermark of its partition at the delete's place in the topic: the
+highest time of the rows before it, less the delay. So it concerns no left row that the watermark has passed, and it
+does not depend on the batches in which the topic is read. The reader knows the rows that it reads, and each shard knows
+the marks of earlier batches (`service.execute.watermarks`). The later of both counts.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from rowkind.service.physical.operators import PhysicalLookup
 from rowkind.service.physical.source_table import Watermark
 
 _YEAR_1_US = -62_135_596_800_000_000
-"""What a delete has where nothing is known yet."""
+"""The time of a delete if no mark is known yet."""
 
 
 def with_delete_times(scan: GraphScan, rows: Rows, known: Mapping[int, int | None]) -> Rows:
-    """The rows of a scan, its deletes with a time if an operator reads it; `known` are earlier marks."""
+    """Return the rows of a scan, with times on its deletes if an operator reads them. `known` are earlier marks."""
     watermark, column, record = scan.scan.source.watermark, scan.delete_time, scan.scan.calc.input
     at = np.flatnonzero(rows.kind == RowKind.DELETE)
     if column is None or watermark is None or not len(at):
@@ -42,19 +42,19 @@ def with_delete_times(scan: GraphScan, rows: Rows, known: Mapping[int, int | Non
 
 @dataclass(frozen=True)
 class DeleteTimes:
-    """Give deletes by key that reach an operator the marks of the batches before, where these are later."""
+    """Sets deletes by key that reach an operator to the marks of earlier batches, if these are later."""
 
     node: PhysicalLookup
 
     @classmethod
     def of(cls, node: PhysicalOperator) -> DeleteTimes | None:
-        """That of an operator; None of one that has no such deletes."""
+        """Return the delete times for an operator; None if it has no such deletes."""
         if not isinstance(node, PhysicalLookup) or not isinstance(node.right, PhysicalScan):
             return None
         return None if node.right.calc.delete_time is None else cls(node)
 
     def __call__(self, changes: Changes, before: Watermarks) -> Changes:
-        """The changes with these times."""
+        """Return the changes with these times."""
         node = self.node
         at = np.flatnonzero((changes.side == 1) & (changes.kind == RowKind.DELETE))
         if not len(at):
@@ -71,7 +71,7 @@ class DeleteTimes:
 
 
 def _marks(watermark: Watermark, times: pa.Array, rows: Rows, known: Mapping[int, int | None]) -> Int64s:
-    """The mark of the partition of each row just before it, in microseconds."""
+    """Return the mark of each row's partition up to and including the row, in microseconds."""
     told = times.is_valid().to_numpy(zero_copy_only=False) & (rows.kind != RowKind.DELETE)
     # Rounded down to a ms, as marks are.
     marks = np.where(told, (in_us(times) - watermark.delay_us) // 1000 * 1000, _YEAR_1_US)
@@ -87,7 +87,7 @@ def _marks(watermark: Watermark, times: pa.Array, rows: Rows, known: Mapping[int
 
 
 def _timed(record: Record, column: str, payload: pa.BinaryArray, at: Indices, reached: Int64s) -> pa.BinaryArray:
-    """The rows with other times, in microseconds, in those at `at`, which are packed under `record`."""
+    """Return the rows, packed under `record`, with the times `reached` (microseconds) in the rows at `at`."""
     rows = codec.read(record, payload.take(pa.array(at)))
     times = pa.array(reached, pa.timestamp("us")).cast(record.type(column).arrow, safe=False)
     timed = rows.assemble(record, [times if name == column else name for name in record.names])

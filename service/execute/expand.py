@@ -1,8 +1,8 @@
-"""Several rows of one: a row becomes one for each element of an array or a map that it has. Nothing is kept.
+"""Expands rows: a row becomes one row per element of an array or a map that it has. No state is kept.
 
-Each change of a row is one of all that is made of it, under its arrival number. Of an update, what the old and the new
-row have at one place is an update again, an element that only one of them has comes or goes; what stays the same
-cancels further on.
+Each change of a row becomes a change of every row made from it, with the same arrival number. Where the old and the new
+row of an update both have an element at a place, the result is an update. An element that only one of them has is
+inserted or retracted. Equal halves cancel downstream.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from rowkind.service.physical.calc import Calc
 from rowkind.service.physical.expression import PLACE, Expand
 
 _AT_ONCE = 4_096
-"""Rows that may each become many. In windows of 60 panes they are a quarter of a million, and a few tens of MB."""
+"""Rows that are expanded at a time, because each may become many. With windows of 60 panes they become about 250,000
+rows, a few tens of MB.
+"""
 
 
 def few_at_a_time(rows: Rows, without: Mask | None, at_once: int | None = None) -> Iterator[tuple[Rows, Mask | None]]:
-    """The rows in pieces, each with its part of `without`; the halves of an update stay together.
+    """Yield the rows in pieces, each with its part of `without`. The halves of an update stay together.
 
-    The pieces of one row's other changes do not: what is made of them adds up (`operators.columns.emission`).
+    Other changes of one row may be in different pieces. Their results add up (`operators.columns.emission`).
     """
     at_once = _AT_ONCE if at_once is None else at_once
     bounds = [
@@ -43,9 +45,9 @@ def few_at_a_time(rows: Rows, without: Mask | None, at_once: int | None = None) 
 
 
 def expanded(calc: Calc, rows: Rows, without: Mask | None) -> Rows:
-    """The rows that come out of a calc's expands, under `calc.expanded`. Raises ExpressionError.
+    """Return the rows after a calc's expands, under `calc.expanded`. Raises ExpressionError.
 
-    Rows `without` which it is to be done do not pass the first predicate, whatever it says.
+    Rows in the mask `without` are dropped, whatever the first predicate says.
     """
     record, nulls = calc.input, calc.on_error == "null"
     if without is not None:
@@ -57,7 +59,7 @@ def expanded(calc: Calc, rows: Rows, without: Mask | None) -> Rows:
 
 
 def taken_apart(calc: Calc, rows: Rows) -> tuple[Calc, Rows]:
-    """The rows that the one expand of a calc takes apart, and the calc without what it asks of them first."""
+    """Apply the predicate of a calc's only expand. Return the calc without that predicate, and the rows that pass."""
     (step,) = calc.expands
     if step.predicate is not None and len(rows):
         rows = _apart(rows, passes(step.predicate, calc.input, rows.payload, nulls=calc.on_error == "null"))
@@ -84,7 +86,7 @@ def _expanded(step: Expand, record: Record, rows: Rows, *, nulls: bool) -> Rows:
 
 @dataclass(frozen=True)
 class _ExpandedRows:
-    """What a step makes of rows: of each row its columns `carried`, None without any, and parts of its `elements`."""
+    """The output of a step over rows: each row's `carried` columns (None if there are none) and its `elements`."""
 
     step: Expand
     carried: pa.BinaryArray | None
@@ -92,13 +94,13 @@ class _ExpandedRows:
 
     @classmethod
     def of(cls, step: Expand, values: Values) -> Self:
-        """That of rows whose `values` are known."""
+        """Return the expanded rows of rows whose `values` are known."""
         fields = step.output.fields[: len(step.carried)]
         carried = values.packed(Record("Row", fields), step.carried) if fields else None
         return cls(step, carried, _Elements.of(values.of(step.array), inline=step.inline))
 
     def rows(self, of: Indices, place: Int64s) -> pa.BinaryArray:
-        """The payloads of these places of these rows."""
+        """Return the payloads for these places of these rows."""
         step, carried = self.step, None if self.carried is None else self.carried.take(pa.array(of))
         made = Record("Row", step.output.fields[len(step.carried) :])
         if carried is not None and not made.fields:
@@ -113,7 +115,7 @@ class _ExpandedRows:
 
 @dataclass(frozen=True)
 class _Elements:
-    """The elements of each row's array or map, all after each other: how many, where they begin, and their parts."""
+    """The elements of each row's array or map, concatenated: their counts, their starts and their parts."""
 
     counts: Int64s
     starts: Int64s
@@ -124,14 +126,14 @@ class _Elements:
         there = array.is_valid().to_numpy(zero_copy_only=False)
         offsets = array.offsets.to_numpy().astype(np.int64)
         counts = np.where(there, offsets[1:] - offsets[:-1], 0)
-        # What the offsets point into is all of it, whichever part of it the array is.
+        # The offsets index the whole child array, even if the array is a slice.
         if pa.types.is_map(array.type):
             whole = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field]))).values
             return cls(counts, offsets[:-1], tuple(whole.flatten()))
         return cls(counts, offsets[:-1], tuple(array.values.flatten()) if inline else (array.values,))
 
     def column(self, part: int, first: int, of: Indices, place: Int64s) -> pa.Array:
-        """A part of the elements at these places of these rows; NULL where there is none."""
+        """Return one part of the elements at these places of these rows; NULL where the place is negative."""
         none = place < 0
         if part == PLACE:
             return pa.array((place + first).astype(np.int32), mask=none)
@@ -139,7 +141,7 @@ class _Elements:
 
 
 def _places(counts: Int64s, *, outer: bool) -> tuple[Indices, Int64s]:
-    """The row and the place in it of all that is made of the rows; -1 for a row that is there though it has nothing."""
+    """Return the row and the place of each output row. With `outer`, a row without elements has place -1."""
     times = np.maximum(counts, 1) if outer else counts
     of = np.repeat(np.arange(len(counts)), times)
     place = np.arange(len(of)) - np.repeat(np.cumsum(times) - times, times)
@@ -147,7 +149,7 @@ def _places(counts: Int64s, *, outer: bool) -> tuple[Indices, Int64s]:
 
 
 def _with_pads(of: Indices, place: Int64s, rows: int) -> tuple[Indices, Int64s]:
-    """The same, and a row that is there though it has nothing for each of so many rows of which there is none."""
+    """Add one output row with place -1 for each of the first `rows` rows that has no output row."""
     missing = np.setdiff1d(np.arange(rows), of)
     of, place = np.concatenate([of, missing]), np.concatenate([place, np.full(len(missing), -1)])
     order = np.argsort(of, kind="stable")
@@ -155,7 +157,7 @@ def _with_pads(of: Indices, place: Int64s, rows: int) -> tuple[Indices, Int64s]:
 
 
 def _by_update(update: Int64s, of: Indices, place: Int64s) -> tuple[Indices, Mask]:
-    """The order in which the two halves of an update at one place follow each other, and which halves are alone."""
+    """Order the output so that the halves of an update at one place are adjacent, and mark halves that are alone."""
     if not update.any():
         return np.arange(len(of)), np.zeros(len(of), np.bool_)
     second = np.zeros(len(update), np.bool_)
@@ -168,7 +170,7 @@ def _by_update(update: Int64s, of: Indices, place: Int64s) -> tuple[Indices, Mas
 
 
 def _apart(rows: Rows, kept: Mask) -> Rows:
-    """The rows that are kept; what is left of an update whose other half is not comes or goes."""
+    """Return the rows that are kept. A half of an update whose other half is dropped becomes an insert or a delete."""
     if kept.all():
         return rows
     update = updates(rows)[kept]

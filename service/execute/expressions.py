@@ -1,8 +1,9 @@
 """Scalar expressions over the columns of a batch, evaluated by DuckDB in one statement.
 
-DuckDB runs in this process and reads Arrow columns where they are; each thread has one connection, made when needed.
-Expressions were checked and translated by the plan. What still cannot be evaluated on some row (an overflow, a failed
-cast) raises `ExpressionError`, which does not say for which row: whoever has the rows finds that out by `failing`.
+DuckDB runs in this process and reads Arrow columns in place. Each thread has one connection, created when needed.
+Expressions were checked and translated by the plan. If an expression still fails on some row (an overflow, a failed
+cast), `ExpressionError` is raised, which does not name the row. The caller, who has the rows, finds the row with
+`failing`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
-    # It computes what two expressions share for every row, also what COALESCE would come to for some rows only.
+    # This optimizer would compute a shared subexpression for every row, even one that COALESCE needs for some rows
+    # only.
     "SET disabled_optimizers = 'common_subexpressions'",
 )
 
@@ -42,16 +44,16 @@ ADVICE = (
 
 
 class ExpressionError(RowkindError):
-    """An expression failed on a row, as by an overflow. Give it a wider type, or a CASE that leaves such rows out."""
+    """An expression failed on a row, as by an overflow. Use a wider type, or a CASE that excludes such rows."""
 
 
 def evaluate(
     expressions: Sequence[Expression], columns: Mapping[str, pa.Array], length: int, *, nulls: bool = False
 ) -> dict[Expression, pa.Array]:
-    """The value of each expression in every one of `length` rows, as its Arrow type.
+    """Return the value of each expression in all `length` rows, as its Arrow type.
 
-    With `nulls` an expression that may be NULL is so where it fails. Raises ExpressionError, which names the first
-    expression that failed, and FunctionError for a function of the job's that is not as the job says.
+    With `nulls`, a nullable expression is NULL where it fails. Raises ExpressionError, which names the first expression
+    that failed, and FunctionError if a function of the job does not fit its declaration.
     """
     try:
         return _evaluate(expressions, columns, length)
@@ -67,7 +69,7 @@ def evaluate(
 
 
 def failing(rows: Indices, check: Callable[[Indices], object]) -> Iterator[tuple[int, str]]:
-    """Those of the rows on which a check raises ExpressionError, in their order, and what it says."""
+    """Yield the rows on which a check raises ExpressionError, in order, each with the error's text."""
     try:
         check(rows)
     except ExpressionError as error:
@@ -79,13 +81,13 @@ def failing(rows: Indices, check: Callable[[Indices], object]) -> Iterator[tuple
 
 
 def row_failed(error: ExpressionError, count: int, check: Callable[[Indices], object]) -> RowFailed:
-    """The error for an operator whose condition failed: it names the first of `count` rows on which the check fails."""
+    """Return the error for an operator whose condition failed, with the first of `count` rows that fails the check."""
     row, reason = next(failing(np.arange(count), check), (-1, str(error)))
     return RowFailed(reason, row, advice=ADVICE)
 
 
 def _or_null(expression: Expression, columns: Mapping[str, pa.Array], length: int) -> pa.Array:
-    """The values of an expression, NULL where it fails."""
+    """Return the values of an expression, NULL where it fails."""
 
     def values(rows: Indices) -> pa.Array:
         some = {name: column.take(pa.array(rows)) for name, column in columns.items()}
@@ -127,7 +129,7 @@ def _computed(
         if functions and (wrong := misfit()) is not None:
             raise FunctionError(wrong) from None
         if isinstance(error, _fatal_errors()):
-            # DuckDB refuses all further work on this connection because of an unforeseen value.
+            # After an internal or fatal error DuckDB refuses all further work on this connection.
             _connection.cache_clear()
         reason = _reason(str(error))
         raise ExpressionError(f"{' or '.join(expression.text for expression in distinct)}: {reason}") from None
@@ -144,7 +146,7 @@ def _computed(
 
 
 def truth(values: pa.BooleanArray) -> Mask:
-    """Where a condition is TRUE; neither FALSE nor NULL is."""
+    """Return where a condition is TRUE, not FALSE or NULL."""
     mask: Mask = values.fill_null(False).to_numpy(zero_copy_only=False)
     return mask if mask.dtype == np.bool_ else mask.astype(np.bool_)
 
@@ -156,29 +158,29 @@ def _statement(expressions: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=8)
 def _connection(process: int, thread: int) -> tuple[Any, dict[str, str]]:  # noqa: ARG001 -- a fork has its own
-    """A connection, and which functions of jobs it knows."""
+    """Return a connection, and the functions of jobs that are registered with it."""
     import duckdb  # noqa: PLC0415 -- a job without expressions starts without it
 
     connection = duckdb.connect(config={"threads": 1})
     for setting in _SETTINGS:
         connection.execute(setting)
     register(connection)
-    # What is left to the end of the interpreter, DuckDB's bindings take for leaks, which they print.
+    # DuckDB's bindings report anything that is still alive at interpreter exit as a leak.
     atexit.register(_connection.cache_clear)
     return connection, {}
 
 
 def _reason(text: str) -> str:
-    """The one line of an error that says what was wrong with a value."""
+    """Return the line of an error that says what was wrong with a value."""
     _, kernel, raised = text.partition("while executing the UDF: ")
     if kernel:
-        # The class of the exception stands before its message.
+        # The class of the exception precedes its message.
         text = raised.partition(": ")[2]
     return text.splitlines()[0].removeprefix("Invalid Input Error: ")
 
 
 def _data_errors() -> tuple[type[Exception], ...]:
-    """What DuckDB raises for a value: a failed cast, an overflow; and for `error(…)` and failing kernels."""
+    """Return DuckDB's exceptions for bad values: failed casts, overflows, `error(…)` and failing kernels."""
     import duckdb  # noqa: PLC0415 -- as above
 
     return duckdb.DataError, duckdb.InvalidInputException, *_fatal_errors()

@@ -1,7 +1,8 @@
-"""Rows on which an expression fails, and what becomes of them: the query fails, or they are left out and told.
+"""Rows on which an expression fails: the query fails, or the rows are left out and reported.
 
-A row that is left out does not pass, as if a predicate had said so: what it would have replaced goes, and when it is
-taken back later it fails again and is left out again. So the result is that of the query over the other rows.
+A row that is left out does not pass, as if a predicate had dropped it. The row that it would have replaced is deleted.
+When the left-out row is retracted later, the expression fails again and the retraction is left out too. So the result
+equals that of the query over the other rows.
 """
 
 from __future__ import annotations
@@ -27,24 +28,25 @@ _Made = TypeVar("_Made", Batch, Changes)
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows on which an expression failed, and what it said of each."""
+    """Rows on which an expression failed, and the reason for each."""
 
     rows: Rows
     reasons: tuple[str, ...]
 
 
 def _not_reported(_: LeftOut) -> None:
-    """Report nothing. It pickles, which a lambda does not."""
+    """Report nothing. Unlike a lambda, this function pickles."""
 
 
 @dataclass(frozen=True)
 class OnFailure:
-    """What is to be done about rows on which an expression fails.
+    """The policy for rows on which an expression fails.
 
-    - `of`: whose rows they are: a table, or the operator of a sink. `tables`: those that have sent what it emits.
-    - `excused`: rows that are left out also where the query is to fail, as `<of>:<partition>:<offset>`.
-    - `tell`: is told of rows that were left out.
-    - `record`: how people find what has an arrival number. `skip`: what else they can do about it.
+    - `of`: whose rows they are: a table, or the operator of a sink. `tables`: the tables whose records the operator's
+      output comes from.
+    - `excused`: rows that are left out even if the query is to fail, as `<of>:<partition>:<offset>`.
+    - `tell`: called with the rows that were left out.
+    - `record`: how to find the record with an arrival number. `skip`: what else the reader of the message can do.
     """
 
     of: str
@@ -55,27 +57,27 @@ class OnFailure:
     tables: tuple[str, ...] = ()
 
     def place(self, number: ArrivalNumber) -> str:
-        """Where to look for what has an arrival number, in words."""
+        """Describe where to find the record with an arrival number."""
         return self.record.format(number) + (f" of {' or '.join(self.tables)}" if self.tables else "")
 
 
 def failed_in_operator(error: RowFailed, failure: OnFailure) -> ExpressionError:
-    """What an operator that failed on a row says to people, such as a function of the job's on a row of a group.
+    """Return the error for an operator that failed on a row, for example in a function of the job over a group.
 
-    A row cannot be left out there: nobody would know that it was when it is taken back.
+    A row cannot be left out at this point, because its later retraction could not be left out with it.
     """
     where = f", on the row that came with {failure.place(ArrivalNumber.of(error.seq))}" if error.seq >= 0 else ""
     return ExpressionError(f"{failure.of}: {error}{where}. {error.advice}.")
 
 
 def run(of: Calc, emitted: Emitted, failure: OnFailure) -> Batch:
-    """What a calc makes of what is emitted (`calc.batch`), but for rows that are left out.
+    """Apply a calc to the emitted rows (`calc.batch`), except for rows that are left out.
 
-    Raises ExpressionError with the place of the first row on which the query is to fail.
+    Raises ExpressionError with the place of the first row on which the query must fail.
     """
     batch = _run(calc.batch, of, emitted.rows, failure)
     if of.refreshes and len(emitted.refreshes):
-        # A row that fails was reported when it came.
+        # A row that fails was already reported when it was inserted.
         again = _run(calc.refreshed, of, emitted.refreshes, replace(failure, tell=_not_reported))
         batch = replace(batch, refreshes=Changes.concat([batch.refreshes, again]))
     if emitted.truncation is None:
@@ -95,9 +97,9 @@ def _run(step: Callable[[Calc, Rows, Mask | None], _Made], of: Calc, rows: Rows,
 
 
 def misfits(failed: Rows, reason: str, on_error: OnError, failure: OnFailure) -> None:
-    """Tell of rows that an operator did not emit, since a result does not fit its type; where none may fail, raise.
+    """Report rows that an operator did not emit because a result does not fit its type.
 
-    Raises ExpressionError with the place of the first one that comes.
+    With `on_error` "fail", raises ExpressionError with the place of the first inserted row that is not excused.
     """
     if not len(failed):
         return

@@ -1,7 +1,7 @@
-"""Gathering: COLLECT_LIST, COLLECT_SET, LISTAGG, the percentiles and MODE, each from all values of a group.
+"""Functions over all values of a group: COLLECT_LIST, COLLECT_SET, LISTAGG, the percentiles and MODE.
 
-Values come as packed rows: the value, and behind it the columns of ORDER BY. They are put in that order, and then in
-their own, ascending, or by their bytes where they have none: so a result depends on the values and on nothing else.
+Values arrive as packed rows: the value, followed by the columns of ORDER BY. Values are sorted by that order, then by
+their own ascending order, or by their bytes if their type has no order. So a result depends on the values only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rowkind.service.physical.aggregation import PhysicalAggregateCall
 
 @dataclass(frozen=True)
 class Ordered:
-    """The values of all groups, group by group and in order, and how often each is there."""
+    """The values of all groups, group by group and in order, with the number of times each occurs."""
 
     values: pa.Array
     group: Indices
@@ -33,7 +33,7 @@ class Ordered:
 
     @property
     def rows(self) -> Int64s:
-        """How many values each group has."""
+        """The number of values in each group."""
         rows = np.zeros(self.count, np.int64)
         np.add.at(rows, self.group, self.times)
         return rows
@@ -41,13 +41,13 @@ class Ordered:
 
 @dataclass(frozen=True)
 class Gathering:
-    """What a call makes of the values of a group, which are packed rows of `record`."""
+    """Computes a call over the values of each group, which are packed rows of `record`."""
 
     record: Record
     call: PhysicalAggregateCall
 
     def __call__(self, packed: pa.BinaryArray, group: Indices, times: Int64s, count: int) -> pa.Array:
-        """The result of each group: of each value its group and how often it is there. NULLs do not count."""
+        """Return the result of each group, given each value's group and number of occurrences. NULLs do not count."""
         rows = codec.read(self.record, packed)
         value = rows.column(self.record.names[0])
         there = np.flatnonzero(to_mask(value.is_valid()))
@@ -66,7 +66,7 @@ class Gathering:
         return self._percentiles(ordered)
 
     def _ranks(self, rows: Decoded, packed: pa.BinaryArray) -> Int64s:
-        """A number per value that compares as its order does."""
+        """Return a number per value that sorts as the value does."""
         keys = [
             comparable(rows.column(column), descending=each.descending, nulls_first=each.nulls_first)
             for column, each in zip(self.call.ordered_by, self.call.order, strict=True)
@@ -78,7 +78,7 @@ class Gathering:
         return ranks
 
     def _joined(self, ordered: Ordered) -> pa.Array:
-        """The texts with the separator between them, NULL where there are none."""
+        """Return the texts joined with the separator, NULL for a group without texts."""
         offsets, values = _lists(ordered)
         lists = pa.ListArray.from_arrays(pa.array(offsets), values.cast(pa.string()))
         joined = pc.binary_join(lists, self.call.constants[0])
@@ -90,7 +90,7 @@ class Gathering:
         wanted, several = self.call.type.arrow, pa.types.is_list(self.call.type.arrow)
         if not several:
             return found[0].cast(wanted, safe=False)
-        # The numbers of a group stand side by side: one of each column.
+        # The list of a group has one number from each column.
         size = len(found)
         at = np.arange(ordered.count * size).reshape(size, ordered.count).T.ravel()
         values = pa.concat_arrays([each.cast(wanted.value_type, safe=False) for each in found]).take(pa.array(at))
@@ -102,7 +102,7 @@ class Gathering:
 
 
 def _lists(ordered: Ordered) -> tuple[Indices, pa.Array]:
-    """Where the values of each group begin, and the values, each as often as it is there."""
+    """Return where the values of each group begin, and the values, repeated by their number of occurrences."""
     offsets = np.concatenate(([0], np.cumsum(ordered.rows)))
     assert offsets[-1] < 1 << 31, "the groups that one batch touches have more values than one Arrow array can hold"
     each = np.repeat(np.arange(len(ordered.times)), ordered.times)
@@ -110,7 +110,7 @@ def _lists(ordered: Ordered) -> tuple[Indices, pa.Array]:
 
 
 def _mode(ordered: Ordered) -> pa.Array:
-    """The value that is there most often; of several the first in order."""
+    """Return the most frequent value; of equally frequent values, the first in order."""
     order = np.lexsort((-ordered.times, ordered.group))
     group = ordered.group[order]
     first = np.flatnonzero(np.concatenate((np.ones(min(1, len(group)), np.bool_), group[1:] != group[:-1])))
@@ -120,7 +120,7 @@ def _mode(ordered: Ordered) -> pa.Array:
 
 
 def _at(ordered: Ordered, number: Int64s) -> tuple[Indices, Int64s]:
-    """The value of each group at this place, counted from 0, where it has any; and which groups these are."""
+    """Return the index of each group's value at this position, counted from 0, and the groups that have values."""
     rows = ordered.rows
     there = np.flatnonzero(rows)
     begins = np.cumsum(rows) - rows
@@ -128,7 +128,7 @@ def _at(ordered: Ordered, number: Int64s) -> tuple[Indices, Int64s]:
 
 
 def _first_beyond(ordered: Ordered, fraction: float) -> pa.Array:
-    """The first value up to which there is this fraction of the rows."""
+    """Return the first value at or below which at least this fraction of the rows lies."""
     found, there = _at(ordered, np.maximum(np.ceil(ordered.rows * fraction).astype(np.int64) - 1, 0))
     winner = np.full(ordered.count, -1)
     winner[there] = found
@@ -136,7 +136,7 @@ def _first_beyond(ordered: Ordered, fraction: float) -> pa.Array:
 
 
 def _between(ordered: Ordered, fraction: float) -> pa.Array:
-    """What lies at this fraction of the way from the first to the last value, on a line between two of them."""
+    """Interpolate linearly at this fraction of the way from the first to the last value."""
     position = np.maximum(ordered.rows - 1, 0) * fraction
     low, there = _at(ordered, np.floor(position).astype(np.int64))
     high, _ = _at(ordered, np.ceil(position).astype(np.int64))

@@ -1,4 +1,4 @@
-"""The job's own functions in Python, made known to DuckDB when an expression calls them."""
+"""Registers the job's own Python functions with DuckDB when an expression calls them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.python.function import PythonFunction
 
 
 def make_known(connection: Any, known: dict[str, str], function: PythonFunction) -> None:
-    """Let a connection know a function; `known` are those that it knows, with the digest of the code of each.
+    """Register a function with a connection. `known` maps each registered function to the digest of its code.
 
     Raises FunctionError.
     """
@@ -37,7 +37,7 @@ def make_known(connection: Any, known: dict[str, str], function: PythonFunction)
 
 
 def misfit() -> str | None:
-    """What is wrong with a function that has failed in this thread, None where it was a row's fault."""
+    """Return what is wrong with a function that failed in this thread; None if the row was at fault."""
     found: str | None = getattr(Caller.fatal, "error", None)
     Caller.fatal.error = None
     return found
@@ -47,7 +47,7 @@ def _with_parameters(caller: Caller, count: int) -> Callable[..., pa.Array]:
     def kernel(*columns: pa.ChunkedArray) -> pa.Array:
         return caller(*columns)
 
-    # DuckDB counts the parameters that a function has.
+    # DuckDB reads the number of parameters from the function's signature.
     parameters = [inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(count)]
     kernel.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return kernel

@@ -1,4 +1,4 @@
-"""The operator of a lookup, and where its rows stand in time."""
+"""The operator of a lookup, and the positions of its rows in time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from rowkind.service.physical.time_match import Comparison, TimeMatch
 
 @dataclass(frozen=True)
 class PlacesOf:
-    """The places of packed rows of `record` by a time or a number of theirs (`temporal_join.asof`); it pickles.
+    """Positions of packed rows of `record` by a time or number column (`temporal_join.asof`). It pickles.
 
-    `comparison` is that of the left time with the right one. `left`: they are left rows.
+    `comparison` compares the left time with the right one. `left`: the rows are left rows.
     """
 
     record: Record
@@ -35,7 +35,7 @@ class PlacesOf:
     left: bool
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
-        """The place of each row."""
+        """Return the position of each row."""
         times = codec.read(self.record, payloads).column(self.column)
         plain = times.cast(pa.int64()).fill_null(0).to_numpy() if pa.types.is_integer(times.type) else in_us(times)
         places = np.clip(plain, -LAST_PLACE, LAST_PLACE) * (-1 if self.comparison in (">=", ">") else 1)
@@ -47,7 +47,7 @@ class PlacesOf:
 
 
 def as_of(node: PhysicalLookup, match: TimeMatch, left: Side, right: Side, refreshes: bool) -> AsofJoin:
-    """The operator of a lookup by time, given what is known of its inputs."""
+    """Return the operator of a lookup by time, given the properties of its inputs."""
     rows = node.left.calc.output, node.right.calc.output
     places = (
         PlacesOf(row, column, match.comparison, left=number == 0)
@@ -73,14 +73,14 @@ def as_of(node: PhysicalLookup, match: TimeMatch, left: Side, right: Side, refre
 
 
 def _deletes(node: PhysicalLookup) -> Deletes:
-    """What the deletes of the versions of a lookup bring."""
+    """Return what the deletes of a lookup's versions carry."""
     if not (isinstance(node.right, PhysicalScan) and node.right.source.mode == "upsert"):
         return "with rows"
     return "by key, timed" if node.right.calc.delete_time is not None else "by key"
 
 
 def by_arrival(node: PhysicalLookup, left: Side, right: Side, refreshes: bool) -> LookupJoin:
-    """The operator of a lookup by processing time, given what is known of its inputs."""
+    """Return the operator of a lookup by processing time, given the properties of its inputs."""
     return LookupJoin(
         LookupJoinSpec(
             right,

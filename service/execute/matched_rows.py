@@ -1,4 +1,4 @@
-"""What a search for row patterns needs to know of packed rows, and what comes out of matches as packed rows."""
+"""Packed rows for MATCH_RECOGNIZE: reads them for the search, and packs the rows of matches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rowkind.service.physical.operators import PhysicalMatch
 
 
 def match_spec(node: PhysicalMatch) -> MatchSpec:
-    """What the operator of a pattern does."""
+    """Return the spec of a pattern's operator."""
     matching, row = node.matching, node.input.calc.output
     conditions = (None if each is None else tuple(call.call for call in each.calls) for each in matching.conditions)
     calls = tuple(each.call for each in matching.calls)
@@ -37,7 +37,7 @@ def match_spec(node: PhysicalMatch) -> MatchSpec:
     return MatchSpec(
         PatternSpec(
             sought.program,
-            # A call that is no part of a condition is checked by the plan.
+            # The plan has checked that conditions have no calls of other types.
             tuple(conditions),  # type: ignore[arg-type]
             sought.skip,
             sought.within,
@@ -54,7 +54,7 @@ def match_spec(node: PhysicalMatch) -> MatchSpec:
 
 @dataclass(frozen=True)
 class MatchReader:
-    """Makes packed rows of `row` readable for a search; what comes out is packed under `output`."""
+    """Decodes packed rows of `row` for a search. Its output is packed under `output`."""
 
     row: Record
     output: Record
@@ -62,15 +62,16 @@ class MatchReader:
     on_error: OnError
 
     def __call__(self, payloads: pa.BinaryArray) -> MatchRows:
-        """The rows."""
+        """Return the decoded rows."""
         return MatchRows(self, read(self.row, payloads))
 
 
 @dataclass(frozen=True)
 class MatchRows:
-    """Rows that are searched. Conditions are evaluated for many of them at once, also for some that nobody asks for.
+    """Rows that are searched.
 
-    So a condition that fails on a row stops nothing before somebody asks for that row.
+    Conditions are evaluated for many rows at once, including rows that the search may not reach. So a condition that
+    fails on a row raises no error until the search reaches that row.
     """
 
     of: MatchReader
@@ -78,13 +79,13 @@ class MatchRows:
     _values: dict[str, list[Any]] = field(default_factory=dict)
 
     def values(self, column: str) -> Sequence[Any]:
-        """The values of a column; times as numbers."""
+        """Return the values of a column, with times as numbers."""
         if column not in self._values:
             self._values[column] = _plain(self.rows.column(column)).to_pylist()
         return self._values[column]
 
     def test(self, variable: int, rows: Indices, arguments: Sequence[Sequence[Any] | Indices]) -> Int8s:
-        """Whether rows fulfil a variable's condition."""
+        """Return whether rows fulfil a variable's condition, or that it failed on them."""
         columns = self._columns(variable, rows, arguments)
         try:
             return self._held(variable, columns, len(rows))
@@ -104,7 +105,7 @@ class MatchRows:
             raise RowFailed(str(error), row, advice=ADVICE) from None
 
     def packed(self, rows: Indices, calls: Sequence[CallColumn]) -> pa.BinaryArray:
-        """What comes out: the columns that are carried, of these rows, and what calls come to."""
+        """Return the packed output: the carried columns of these rows and the results of the calls."""
         matching = self.of.matching
         columns = {name: self.rows.column(name).take(pa.array(rows)) for name in matching.carried}
         columns |= {each.name: self._called(each, call) for each, call in zip(matching.calls, calls, strict=True)}
@@ -141,7 +142,7 @@ class MatchRows:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Values as Python can hold them, all of them: times as numbers."""
+    """Convert values to types that Python can represent in full: times become numbers."""
     if pa.types.is_date32(values.type):
         return values.cast(pa.int32())
     return values.cast(pa.int64()) if pa.types.is_temporal(values.type) else values

@@ -1,7 +1,7 @@
 """The members of a stage: operators of one level of a graph, and how changes are addressed to them.
 
-Each operator and each sink of a graph has sides of its own. On its way a change's side says both: it is the side under
-which the consumer knows it, and `SIDES` times the consumer's place.
+Each operator and each sink of a graph numbers its own sides. In transit, a change's side is an address: the consumer's
+own side plus `SIDES` times the consumer's place.
 """
 
 from __future__ import annotations
@@ -25,37 +25,38 @@ from rowkind.service.physical.graph import Exit
 from rowkind.service.physical.source_table import SourceTable
 
 SIDES = 4
-"""How many sides a consumer may have."""
+"""The largest number of sides of a consumer."""
 
 MOST_PLACES = (1 << 15) // SIDES
-"""How many consumers a graph may have, so that an address fits into a side's sixteen bits."""
+"""The largest number of consumers in a graph. An address must fit into the 16 bits of a side."""
 
 Wrap = Callable[[Changes], pa.BinaryArray]
-"""The dead letter record of each of these unmatched retractions."""
+"""Returns the dead letter record of each of these unmatched retractions."""
 
 Tell = Callable[[Changes, int], pa.BinaryArray]
-"""The dead letter record of each of these changes, which come too late when the watermark, in ms, has come so far."""
+"""Returns the dead letter record of each of these changes, which were late at the given watermark in ms."""
 
 Explain = Callable[[LeftOut], pa.BinaryArray]
-"""The dead letter record of each of these rows that come, not of those that go."""
+"""Returns the dead letter record of each inserted row among these rows; retracted rows have none."""
 
 
 @dataclass(frozen=True)
 class Member:
     """An operator in a stage.
 
-    - `place`: its own in the graph. `sink`, `node`: its name in the plan, which labels its counters.
-    - `state`: begins the names of its state. It is part of the checkpoint.
-    - `reads`: what it calls state of other members of its stage, and what that is called in the state of the stage.
-    - `exits`: where its rows go. `sides`: what its inputs are called, for errors.
-    - `sources`: the tables whose changes come by them as they were sent, None elsewhere.
-    - `failure`: how errors name the operator, and what becomes of rows on which an expression fails.
-    - `always_runs`: the shard in which it has something to emit also where there are no changes.
-    - `clock`: the time that it goes by where its rows have times of their own. `waits`: it has something to do when
-      time has passed, without changes. `lateness`: says which changes are late. `delete_times`: gives deletes a time.
-    - `on_error`: what becomes of rows that fail in it, and `misfit` what is wrong with them.
+    - `place`: its place in the graph. `sink`, `node`: its name in the plan, which labels its counters.
+    - `state`: prefix of its state names, part of the checkpoint.
+    - `reads`: the state of other members of its stage that it reads: its own name for that state, and the name in the
+      stage.
+    - `exits`: where its rows go. `sides`: the names of its inputs, for errors.
+    - `sources`: per side, the table whose changes arrive as they were sent; None for other inputs.
+    - `failure`: how errors name the operator, and the policy for rows on which an expression fails.
+    - `always_runs`: the shard in which it emits rows even if there are no changes.
+    - `clock`: the watermark clock that it follows. `waits`: it has work to do when time passes, without changes.
+      `lateness`: decides which changes are late. `delete_times`: sets the times of deletes.
+    - `on_error`: what happens to rows that fail in the operator. `misfit`: the reason given for them.
     - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails; `tell`:
-      of late changes. None where the job asks for none.
+      of late changes. None if the job does not ask for them.
     """
 
     place: int
@@ -80,25 +81,26 @@ class Member:
     reads: Mapping[str, str] = field(default_factory=dict)
 
     def moment(self, time: Passing) -> int:
-        """The time at which it processes a batch.
+        """Return the time at which it processes a batch.
 
-        What time lets go of is still there for the rows of the batch that moves it; what time brings comes with them.
+        An operator that waits uses the time after the batch, so rows that become due are emitted with that batch.
+        Others use the time before it, so rows that the batch's time evicts are still present for the batch's own rows.
         """
         return time.after if self.waits else time.before
 
     @property
     def arrangements(self) -> Mapping[str, str]:
-        """What each of the arrangements that the operator has or reads is called in the state of the stage."""
+        """The name in the state of the stage of each arrangement that the operator owns or reads."""
         return {**{name: arrangement(self.state, name) for name in self.operator.arrangements}, **self.reads}
 
 
 def arrangement(state: str, name: str) -> str:
-    """What an arrangement is called in the state of a stage, by the name of its operator's state."""
+    """Return the name of an arrangement in the state of a stage, given its operator's state name."""
     return f"{state}.{name}"
 
 
 def address(batch: Batch, place: int) -> Batch:
-    """The batch, which has a consumer's own sides, with its address."""
+    """Return the batch, which has a consumer's own sides, with addresses instead."""
     assert place < MOST_PLACES, "a graph has more operators and sinks than fit into an address"
     changes, refreshes = (
         replace(part, side=part.side.astype(np.int16) + np.int16(SIDES * place))
@@ -109,7 +111,7 @@ def address(batch: Batch, place: int) -> Batch:
 
 
 def addressed(batch: Batch, place: int) -> Batch:
-    """What of the batch is for a consumer, with its own sides."""
+    """Return the part of the batch addressed to a consumer, with its own sides."""
     changes, refreshes = (part.filter(part.side // SIDES == place) for part in (batch.changes, batch.refreshes))
     return Batch(
         replace(changes, side=(changes.side % SIDES).astype(np.int8)),

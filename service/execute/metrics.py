@@ -1,10 +1,10 @@
 """Every metric of the service, in one list.
 
-Readers, operators and writers count into samples named as in the exposition format (`Counters` of
-`operators.columns.changes`), which ride with the blocks to the writer and come back to the main process with the
-batch's report. There they go into one `Exposition` (`service.monitoring.exposition`), beside what only the main process
-knows. Names follow Prometheus: base units, `_total` for what only grows, no label without a bound on its values. The
-page docs/metrics.md is made of the list (`python -m generators`).
+Readers, operators and writers count into samples, named as in the exposition format (`Counters` of
+`operators.columns.changes`). The samples travel with the blocks to the writer and return to the main process with the
+batch's report. There they are collected in one `Exposition` (`service.monitoring.exposition`), together with the main
+process's own metrics. Names follow Prometheus: base units, `_total` for counters, no label with unbounded values. The
+page docs/metrics.md is generated from the list (`python -m generators`).
 """
 
 from __future__ import annotations
@@ -70,18 +70,18 @@ MetricName = Literal[
     "rowkind_held_seconds",
     "rowkind_committed_offset",
 ]
-"""The name of a metric; `METRICS` has one entry for each."""
+"""The name of a metric. `METRICS` has one entry for each."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: what it is called, what it counts in which unit, and which labels its samples carry.
+    """A metric: its name, what it counts in which unit, and the labels of its samples.
 
-    The label `query` is added in the end, and `name`, the job's, to all there is: what rides with blocks does without.
-    An operator that several sinks share has the first one's label. `shards` says that samples carry the label `shard`
-    on their way, and what the exposition says of all shards; they may be those of another metric, which this one is
-    `made_of`. What a histogram observes has on its way the label `made`, the time in ms since when it is, and how often
-    it was.
+    The label `query` is added at the end, and `name`, the job's, to all samples; samples that travel with blocks have
+    neither. An operator shared by several sinks has the label of the first sink. `shards`: samples carry the label
+    `shard` in transit, and this function combines the values of all shards for the exposition. The values may be those
+    of another metric, `made_of`. In transit, each observation of a histogram has the label `made`, the start time in ms
+    that it is measured from. Its value is the number of observations.
     """
 
     name: MetricName
@@ -94,7 +94,7 @@ class Metric:
 
 
 def hottest(rows: Collection[float]) -> float:
-    """How many times the mean of all shards the fullest keeps; 1 where nothing is kept."""
+    """Return the rows of the fullest shard over the mean of all shards; 1 if there are no rows."""
     return max(rows) * len(rows) / sum(rows) if any(rows) else 1.0
 
 
@@ -110,93 +110,93 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_info",
         "gauge",
         "1",
-        "Constant, with the versions.",
+        "Constant 1, with the versions as labels.",
         ("version", "spark", "python", "java"),
     ),
     Metric(
         "rowkind_job_up",
         "gauge",
         "1 or 0",
-        "1 while the job's process answers. A service with several jobs says 0 of each that has none, because it "
-        "starts, has ended or was refused; a file that says no job has its own name.",
+        "1 while the job's process answers. In a multi-job service, 0 for a job whose process does not answer: it is "
+        "starting, has ended or was refused. A file that does not contain a job is listed by the file's name.",
     ),
-    Metric("rowkind_start_timestamp_seconds", "gauge", "Unix time", "When the process was started."),
+    Metric("rowkind_start_timestamp_seconds", "gauge", "Unix time", "Start time of the process."),
     Metric(
         "rowkind_memory_bytes",
         "gauge",
         "bytes",
-        "Memory of the job's processes on this machine: the command, java, and all other python. On Linux only.",
+        "Memory of the job's processes on this machine: the command, java, and all other python. Linux only.",
         ("process",),
     ),
     Metric(
         "rowkind_up",
         "gauge",
         "1 or 0",
-        "1 while the query runs; 0 from when it has failed until it runs again.",
+        "1 while the query runs; 0 from a failure until it runs again.",
         _QUERY,
     ),
-    Metric("rowkind_restarts_total", "counter", "times", "Starts of a query after a failure that passes.", _QUERY),
+    Metric("rowkind_restarts_total", "counter", "times", "Restarts of a query after a temporary failure.", _QUERY),
     Metric(
         "rowkind_rebuilds_total",
         "counter",
         "times",
-        "Rebuilds of the state of a query that the job began by itself, because a result topic or the progress topic "
-        "had lost records, or batches were not on record.",
+        "Automatic rebuilds of a query's state, because a result topic or the progress topic had lost records, or "
+        "because batches were not on record.",
         _QUERY,
     ),
     Metric(
         "rowkind_incomplete_topic",
         "gauge",
         "1",
-        "0 for a topic that is whole, 1 for one that is not, though the job goes on: a result topic that has lost "
-        "rows (lost), or a source topic whose deletes compaction may have removed before they were read (deletes).",
+        "1 for an incomplete topic with which the job continues, else 0. Reason lost: a result topic has lost rows. "
+        "Reason deletes: compaction may have removed deletes from a source topic before they were read.",
         (*_QUERY, "topic", "reason"),
     ),
-    Metric("rowkind_outages_total", "counter", "times", "Times that Kafka stopped answering."),
+    Metric("rowkind_outages_total", "counter", "times", "How often Kafka became unavailable."),
     Metric(
         "rowkind_waiting_seconds",
         "gauge",
         "seconds",
-        "For how long the job has waited for what is not its own: kafka, a topic, the registry or the checkpoint. 0 if "
-        "it does not wait.",
+        "How long the job has waited for an external system: kafka, a topic, the registry or the checkpoint. 0 if it "
+        "is not waiting.",
         ("system",),
     ),
     Metric(
         "rowkind_lag_rows",
         "gauge",
         "rows",
-        "Offsets still to be read to the end of the partition, those that open transactions hold included. Transaction "
-        "markers take some.",
+        "Unread offsets up to the end of the partition, including records of open transactions. Transaction markers "
+        "count as offsets, too.",
         _PARTITION,
     ),
     Metric(
         "rowkind_held_seconds",
         "gauge",
         "seconds",
-        "For how long an open transaction has kept what is behind it in a partition from being read; 0 if none has.",
+        "How long an open transaction has blocked the records behind it in a partition; 0 if there is none.",
         _PARTITION,
     ),
     Metric(
         "rowkind_lag_seconds",
         "gauge",
         "seconds",
-        "Age of the first record that is still to be read, by its timestamp; 0 if there is none. While Kafka does not "
-        "answer, at least the time since then.",
+        "Age of the first unread record, by its timestamp; 0 if there is none. While Kafka is unavailable, at least "
+        "the time since it became unavailable.",
         _PARTITION,
     ),
     Metric(
         "rowkind_latency_seconds",
         "histogram",
         "seconds",
-        "From a record's timestamp to the end of the batch that read it, when its results are written. Of sixteen "
-        "records that came together one is looked at.",
+        "Time from a record's timestamp to the end of its batch, when its results are written. One of sixteen records "
+        "that arrive together is sampled.",
         _TABLE,
     ),
     Metric("rowkind_committed_offset", "gauge", "offset", "The next offset to be read.", _PARTITION),
     Metric(
         "rowkind_rows_in_total", "counter", "rows", "Rows read from a table's topic, by row kind.", (*_TABLE, "kind")
     ),
-    Metric("rowkind_bytes_in_total", "counter", "bytes", "Record values read from a table's topic.", _TABLE),
+    Metric("rowkind_bytes_in_total", "counter", "bytes", "Size of record values read from a table's topic.", _TABLE),
     Metric(
         "rowkind_rows_out_total",
         "counter",
@@ -209,7 +209,7 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_dead_letters_total",
         "counter",
         "records",
-        "Records that were no row of their table, or on which an expression failed, by the stage at which they failed.",
+        "Records that could not be read as rows, or on which an expression failed, by the stage of the failure.",
         (*_TABLE, "reason"),
     ),
     Metric(
@@ -219,36 +219,36 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_failed_rows_total",
         "counter",
         "rows",
-        "Rows that an operator had emitted and that were left out because an expression failed on them.",
+        "Rows emitted by an operator that were dropped because an expression failed on them.",
         _OPERATOR,
     ),
     Metric(
         "rowkind_late_rows_total",
         "counter",
         "changes",
-        "Changes that came when the watermark had passed all that they could change, and were left out.",
+        "Changes that were dropped because the watermark had passed all results that they could change.",
         _OPERATOR,
     ),
-    Metric("rowkind_unmatched_retractions_total", "counter", "changes", "Retractions that found no row.", _OPERATOR),
+    Metric("rowkind_unmatched_retractions_total", "counter", "changes", "Retractions that matched no row.", _OPERATOR),
     Metric(
         "rowkind_expired_retractions_total",
         "counter",
         "changes",
-        "Retractions in a join of rows that had expired, joined with what was left.",
+        "Retractions of expired rows in a join. They are joined with the rows that remain.",
         _OPERATOR,
     ),
     Metric(
         "rowkind_broken_promises_total",
         "counter",
         "records",
-        "Records that broke what the job promises of their table: primary_key, exact or not_null.",
+        "Records that violate a declared constraint of their table: primary_key, exact or not_null.",
         (*_TABLE, "promise"),
     ),
     Metric(
         "rowkind_broken_promise_offset",
         "gauge",
         "offset",
-        "Where a late record is that broke a promise.",
+        "Offset of a recent record that violates a declared constraint.",
         (*_TABLE, "promise", "partition"),
     ),
     Metric("rowkind_watermark_timestamp_seconds", "gauge", "Unix time", "The watermark of a table.", _TABLE),
@@ -256,59 +256,59 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_watermark_lag_seconds",
         "gauge",
         "seconds",
-        "By how much the watermark of a table was behind the time of the last batch.",
+        "How far the watermark of a table was behind the time of the last batch.",
         _TABLE,
     ),
     Metric(
         "rowkind_next_due_timestamp_seconds",
         "gauge",
         "Unix time",
-        "When an operator next has something to do without input; infinite if it has not.",
+        "When an operator must next act without input; infinite if never.",
         _OPERATOR,
         shards=min,
     ),
-    Metric("rowkind_batch_id", "gauge", "number", "Number of the last batch that was committed.", _QUERY),
+    Metric("rowkind_batch_id", "gauge", "number", "Number of the last committed batch.", _QUERY),
     Metric(
         "rowkind_last_batch_timestamp_seconds",
         "gauge",
         "Unix time",
-        "When the last batch ended: the last success.",
+        "End of the last successful batch.",
         _QUERY,
     ),
-    Metric("rowkind_batch_duration_seconds", "histogram", "seconds", "From a batch's start to its end.", _QUERY),
+    Metric("rowkind_batch_duration_seconds", "histogram", "seconds", "Time from a batch's start to its end.", _QUERY),
     Metric(
         "rowkind_batch_seconds_total",
         "counter",
         "seconds",
-        "Batches by stage: source, planning, log, tasks, other; and within tasks, of all of them, commit.",
+        "Time of batches by stage: source, planning, log, tasks, other. Stage commit is a part of all tasks.",
         (*_QUERY, "stage"),
     ),
     Metric(
         "rowkind_read_seconds_total",
         "counter",
         "seconds",
-        "Read tasks by stage: fetch, decode, calc, pack.",
+        "Time of read tasks by stage: fetch, decode, calc, pack.",
         (*_QUERY, "stage"),
     ),
     Metric(
         "rowkind_write_seconds_total",
         "counter",
         "seconds",
-        "Write tasks by stage: unpack, net, send.",
+        "Time of write tasks by stage: unpack, net, send.",
         (*_QUERY, "stage"),
     ),
     Metric(
         "rowkind_transactions_total",
         "counter",
         "times",
-        "Kafka transactions by outcome: committed, skipped (its batch was there already) or retried.",
+        "Kafka transactions by outcome: committed, skipped (the batch had been written before) or retried.",
         (*_QUERY, "outcome"),
     ),
     Metric(
         "rowkind_operator_rows_in_total",
         "counter",
         "changes",
-        "Changes that reached an operator, by row kind.",
+        "Changes that an operator received, by row kind.",
         (*_OPERATOR, "kind"),
     ),
     Metric(
@@ -322,35 +322,35 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_operator_refreshes_total",
         "counter",
         "rows",
-        "Rows that an operator passed on because they were written again, so that what is made of them lives longer.",
+        "Rows that an operator passed on to refresh the TTL of the rows derived from them.",
         _OPERATOR,
     ),
     Metric(
         "rowkind_operator_seconds_total",
         "counter",
         "seconds",
-        "An operator's work by stage: state, operator, calc.",
+        "Time of an operator's work by stage: state, operator, calc.",
         (*_OPERATOR, "stage"),
     ),
     Metric("rowkind_state_rows", "gauge", "rows", "Rows kept by an operator.", _OPERATOR, shards=sum),
-    Metric("rowkind_state_bytes", "gauge", "bytes", "What an operator keeps, as stored.", _OPERATOR, shards=sum),
+    Metric("rowkind_state_bytes", "gauge", "bytes", "Size of an operator's state, as stored.", _OPERATOR, shards=sum),
     Metric("rowkind_state_runs", "gauge", "runs", "Sorted runs kept by an operator.", _OPERATOR, shards=sum),
     Metric(
         "rowkind_state_hottest_shard_ratio",
         "gauge",
         "1",
-        "Rows in the fullest of an operator's shards over their mean: 1 where all keep the same, the number of shards "
-        "where one keeps everything. Of few rows it means nothing.",
+        "Rows in an operator's fullest shard divided by the mean: 1 if all shards are equal, the number of shards if "
+        "one shard has all rows. Not meaningful for few rows.",
         _OPERATOR,
         shards=hottest,
         made_of="rowkind_state_rows",
     ),
-    Metric("rowkind_state_merged_rows_total", "counter", "rows", "Rows read to be merged into longer runs.", _OPERATOR),
+    Metric("rowkind_state_merged_rows_total", "counter", "rows", "Rows read by merges of runs.", _OPERATOR),
     Metric(
         "rowkind_state_expired_rows_total",
         "counter",
         "rows",
-        "Rows of state let go of because their TTL was over, or their time had passed.",
+        "Rows evicted from state because their TTL had expired or their time had passed.",
         _OPERATOR,
     ),
 )
@@ -365,20 +365,20 @@ assert {metric.name for metric in METRICS} == set(get_args(MetricName)), "every 
 
 
 def sample(name: MetricName, /, **labels: object) -> str:
-    """The name of a sample with its labels, as counters carry it."""
+    """Return the name of a sample with its labels, as in counters."""
     inside = ",".join(f'{label}="{_escape(str(value))}"' for label, value in labels.items())
     return f"{name}{{{inside}}}"
 
 
 def parse(text: str) -> tuple[str, dict[str, str]]:
-    """The metric's name and the labels of a sample that `sample` named."""
+    """Split a name from `sample` into the metric's name and the labels."""
     match = _SAMPLE.fullmatch(text)
     assert match is not None, f"no sample's name: {text}"
     return match[1], {label: _unescape(value) for label, value in _LABEL.findall(match[2] or "")}
 
 
 def add(into: dict[str, float], counters: Counters) -> None:
-    """Take `counters` into `into`: gauges replace, all else adds up."""
+    """Add `counters` to `into`: gauges are replaced, all other values are added up."""
     for name, value in counters.items():
         into[name] = value if name.partition("{")[0] in _GAUGES else into.get(name, 0) + value
 

@@ -1,4 +1,4 @@
-"""The operator of each stateful node of a plan, as every engine runs it."""
+"""Builds the operator of each stateful node of a plan, as every engine runs it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _join(node: PhysicalJoin, refreshes: bool) -> Operator:
 
 
 def _remake(node: PhysicalNode, chosen: PhysicalInput, name: str) -> JoinedRows | None:
-    """How the rows of an input are made anew of what the join below keeps; None where they are kept."""
+    """Return how an input's rows are recomputed from the state of the join that feeds it; None if they are stored."""
     if not chosen.remade:
         return None
     assert isinstance(node, PhysicalJoin), "nothing else keeps all that its rows are made of"
@@ -112,7 +112,7 @@ def _remake(node: PhysicalNode, chosen: PhysicalInput, name: str) -> JoinedRows 
 
 
 def _answers(row: Record) -> tuple[bytes, bytes, bytes]:
-    """What a mark join's answer, the last column of its rows, is in a row: FALSE, TRUE and, where it can be, NULL."""
+    """Encode a mark join's match flag, the last column of its rows: FALSE, TRUE and, if it is nullable, NULL."""
     answer = row.select(row.names[-1:])
     given = [False, True] + ([None] if answer.fields[0].type.nullable else [])
     found = encode(answer, {answer.names[0]: pa.array(given)}, len(given)).to_pylist()
@@ -167,7 +167,7 @@ def _session(node: PhysicalSession, refreshes: bool) -> Operator:
             by_seq=node.state.by_seq,
             counts_unmatched=not _is_upsert(node.input),
             until=_until(node.input, node.state),
-            # A row is late a microsecond after that.
+            # A row is late 1 microsecond after that.
             open=closing.late.later_us - 1 if closing is not None and closing.late.column == node.time else None,
             refreshes=refreshes,
             ends=node.ends,
@@ -214,17 +214,17 @@ def _until(node: PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
 
 
 def sources(node: PhysicalOperator) -> tuple[SourceTable | None, ...]:
-    """By side, the table whose changes reach the operator as they were sent; None where something lies between."""
+    """Per side, the table whose changes reach the operator as they were sent; None if another operator lies between."""
     return tuple(each.source if isinstance(each, PhysicalScan) else None for each in node.sides)
 
 
 def tables(node: PhysicalOperator) -> tuple[str, ...]:
-    """The tables that an operator's rows are made of; its arrival numbers are of one of these."""
+    """Return the tables from which an operator's rows derive. Its arrival numbers belong to one of these tables."""
     return tuple(dict.fromkeys(each.source.table for each in walk(node) if isinstance(each, PhysicalScan)))
 
 
 def _is_upsert(node: PhysicalNode) -> bool:
-    """Whether a delete of a row that was never there is nothing unusual, as in an upsert topic, and not counted."""
+    """Whether a delete of a row that never existed is normal, as in an upsert topic, and is not counted."""
     if isinstance(node, PhysicalUnion):
         return any(_is_upsert(each) for each in node.inputs)
     return isinstance(node, PhysicalScan) and node.source.mode == "upsert"
@@ -246,5 +246,5 @@ _OPERATORS: Mapping[type[PhysicalOperator], Callable[[Any, bool], Operator]] = {
 
 
 def operator(node: PhysicalOperator, *, refreshes: bool = False) -> Operator:
-    """What runs over the shards of `node`; it pickles. `refreshes`: it says which rows were written again."""
+    """Return the operator that runs over the shards of `node`. It pickles. `refreshes`: it emits refreshes."""
     return _OPERATORS[type(node)](node, refreshes)

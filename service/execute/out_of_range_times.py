@@ -1,8 +1,9 @@
-"""Times that DuckDB does not compute with: it ends a little before columns do, and takes some of the rest for infinity.
+"""Expressions over times outside DuckDB's range, which is slightly smaller than Arrow's and includes its infinities.
 
-PostgreSQL's infinity comes as such a time, and so a comparison with one must work. An expression is evaluated at two
-times near the end that differ in everything but year and month. Where it gives the same at both, it gives that at the
-far time, too, and where it gives both times, the far time. Anything else is an error of the row.
+PostgreSQL's infinity arrives as such a time, so comparisons with one must work. An expression is evaluated at two times
+near the end of the range that differ in everything except year and month. If both results are equal, that is also the
+result at the far time. If the two results are the two times, the result is the far time. Anything else is an error of
+the row.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _APART_US = 90_061_000_001
 
 @dataclass(frozen=True)
 class _Limits:
-    """The first and the last value of a type that DuckDB computes with, and how far apart two near the end are."""
+    """The first and the last value of a type that DuckDB can compute with, and the distance between two stand-ins."""
 
     first: int
     last: int
     apart: int
 
     def stand_ins(self, values: Int64s, step: int) -> Int64s:
-        """The values, with others near the end for those beyond it: the last ones, or some that are a `step` nearer."""
+        """Replace values outside the limits by the limit, or by a value that is `step` distances inside it."""
         return np.clip(values, self.first + step * self.apart, self.last - step * self.apart)
 
 
@@ -51,13 +52,13 @@ def _limits(type_: pa.DataType) -> _Limits | None:
 
 
 def far(columns: Mapping[str, pa.Array]) -> Mapping[str, Mask]:
-    """The columns with times that DuckDB does not compute with, and in which rows they have them."""
+    """Return the columns with times outside DuckDB's range, and the rows in which they occur."""
     found = {name: _beyond(column) for name, column in columns.items()}
     return {name: mask for name, mask in found.items() if mask is not None and mask.any()}
 
 
 def _beyond(column: pa.Array) -> Mask | None:
-    """In which rows a column has such times, also inside of arrays, maps and structs; None for a type without times."""
+    """Return the rows in which a column has such times, even nested ones; None if its type has no times."""
     type_ = column.type
     if (limits := _limits(type_)) is not None:
         values = _numbers(column)
@@ -79,7 +80,7 @@ def _beyond(column: pa.Array) -> Mask | None:
 
 
 def _numbers(column: pa.Array) -> Int64s:
-    """Times as numbers, 0 for NULL."""
+    """Return times as numbers, 0 for NULL."""
     plain = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
     found: Int64s = plain.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return found
@@ -90,7 +91,7 @@ def at_ends(
     columns: Mapping[str, pa.Array],
     beyond: Mapping[str, Mask],
 ) -> tuple[Mapping[Expression, pa.Array], Expression | None]:
-    """What expressions give, and the first of them that gives nothing certain in rows with far times."""
+    """Return the values of expressions, and the first expression with an uncertain value in rows with far times."""
     near, nearer = (
         {name: _near(column, step) if name in beyond else column for name, column in columns.items()} for step in (0, 1)
     )
@@ -101,7 +102,7 @@ def at_ends(
     rows = pa.array(np.flatnonzero(np.logical_or.reduce(list(beyond.values()))))
     for each, found in one.items():
         both = found, other[each]
-        # What hands a time on, as CASE and COALESCE do, gives that time.
+        # An expression that passes a time through, such as CASE or COALESCE, returns the far time itself.
         for name in beyond:
             both = _handed_on(columns[name], (near[name], nearer[name]), both)
         if not both[0].take(rows).equals(both[1].take(rows)):
@@ -111,7 +112,7 @@ def at_ends(
 
 
 def _handed_on(column: pa.Array, stand_ins: Pair, found: Pair) -> Pair:
-    """What was found at two times, with the far time itself where it was the time that stood in for it."""
+    """Replace a stand-in that was returned at both times by the far time that it stood for."""
     if found[0].type != column.type:
         return found
     handed = pc.and_(*(pc.equal(a, b) for a, b in zip(stand_ins, found, strict=True)))
@@ -128,7 +129,7 @@ def _near(column: pa.Array, step: int) -> pa.Array:
 
 
 def _ambiguous(columns: Mapping[str, pa.Array], beyond: Mapping[str, Mask]) -> bool:
-    """Whether a far time is inside of another value, or meets another one in its row, which would look the same."""
+    """Whether a far time is nested in another value, or its row has a second one, which would look the same."""
     if any(_limits(columns[name].type) is None for name in beyond):
         return True
     firsts = None

@@ -1,4 +1,4 @@
-"""What OVER needs to know of packed rows: the arguments of its calls, what rows are ordered by, and packed results."""
+"""Packed rows for OVER: reads the arguments of calls and the ordering column, and packs the results."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from rowkind.service.physical.over_call import PhysicalWindowCall
 
 @dataclass(frozen=True)
 class ColumnsOf:
-    """Columns of packed rows of `record`, by their names."""
+    """Columns of packed rows of `record`, by name."""
 
     record: Record
     names: tuple[str, ...]
 
     def __call__(self, payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
-        """The columns."""
+        """Return the columns."""
         rows = codec.read(self.record, payloads)
         return {name: rows.column(name) for name in self.names}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What packed rows of `record` are ordered by, as numbers that ascend.
+    """The ordering column of packed rows of `record`, as ascending numbers.
 
-    Of times these are microseconds, of a DECIMAL units of its last digit, of doubles their codes.
+    Times become microseconds, DECIMALs units of their last digit, and doubles order-preserving codes.
     """
 
     record: Record
     by: OrderMeasure
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
-        """The number of each row, the least or the largest where it is NULL."""
+        """Return the number of each row, and the smallest or the largest number for NULL."""
         values = codec.read(self.record, payloads).column(self.by.column)
         if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
             # The two ends stand for NULL.
@@ -61,24 +61,24 @@ class Measured:
 
 
 def in_digits(values: pa.Array) -> pa.Array:
-    """Decimals as whole numbers of their last digit."""
+    """Return decimals as whole numbers of their last digit."""
     whole = pa.decimal128(values.type.precision, 0)
     return pa.Array.from_buffers(whole, len(values), values.buffers(), offset=values.offset)
 
 
 @dataclass(frozen=True)
 class PackedResults:
-    """Results of calls as packed rows of `record`."""
+    """Packs results of calls as rows of `record`."""
 
     record: Record
 
     def __call__(self, columns: Sequence[pa.Array]) -> pa.BinaryArray:
-        """The row of each."""
+        """Return the packed row of each result."""
         return codec.encode(self.record, dict(zip(self.record.names, columns, strict=True)))
 
 
 def over_call(call: PhysicalWindowCall, record: Record) -> OverCall:
-    """A call over rows of `record`, as the operator knows it."""
+    """Convert a call over rows of `record` to the operator's form."""
     argument = call.arguments[0] if call.arguments else None
     match call.function:
         case "count" | "sum" | "avg" | "bool_and" | "bool_or" | "min" | "max":

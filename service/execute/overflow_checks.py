@@ -1,8 +1,8 @@
 """Calls whose results may not fit their types: SUM and AVG of an aggregate, a window or a pattern.
 
-State is exact, so a sum that does not fit is one of the result alone: the row fails, as a row does on which an
-expression fails (`service.execute.failures`), and is back when the sum fits again. TRY_SUM is NULL there, as is any
-with `on_error: null`.
+State is exact, so an overflow affects only the result. The row fails like a row on which an expression fails
+(`service.execute.failures`), and returns when the sum fits again. TRY_SUM is NULL instead, and so is every call with
+`on_error: null`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FallibleCall = PhysicalAggregateCall | PhysicalWindowCall | CalledColumn
 
 
 def misfit(node: PhysicalOperator) -> str:
-    """What is wrong with a row that failed in the operator of a node."""
+    """Describe what is wrong with a row that failed in the operator of a node."""
     fallible = [call for call in _calls(node) if call.fallible]
     if len(fallible) == 1:
         return f"{fallible[0].text} does not fit {fallible[0].type.required.sql}"
@@ -36,5 +36,5 @@ def _calls(node: PhysicalOperator) -> Sequence[FallibleCall]:
 
 
 def fallible_calls(calls: Sequence[FallibleCall], calc: Calc) -> tuple[int, ...]:
-    """The numbers of calls that fail a row where their results do not fit their types."""
+    """Return the numbers of the calls that fail a row if their results do not fit their types."""
     return () if calc.on_error == "null" else tuple(number for number, call in enumerate(calls) if call.fallible)

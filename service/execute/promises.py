@@ -1,10 +1,10 @@
-"""What a table promises and its topic does not keep, as far as somebody sees it who has the row at hand anyway.
+"""Detects violations of a table's declared constraints where the row is already at hand.
 
-    primary_key    a +I of a row that is there
-    exact          a +U of a row that was not taken back before; a -U or -D of a row that is not there, or not so
-    not_null       a NULL in a column that has none: such a record is no row, and so becomes a dead letter
+    primary_key    a +I of a row that exists
+    exact          a +U of a row that was not retracted before; a -U or -D of a row that does not exist or differs
+    not_null       a NULL in a NOT NULL column: such a record is not a row, and becomes a dead letter
 
-The plan is built on these promises. So after one of the first two has been broken, results may be wrong.
+The plan relies on these constraints. After a violation of one of the first two, results may be wrong.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _MEANING: Mapping[Promise, str] = {
 
 
 class BrokenPromiseError(RowkindError):
-    """The topic of a table does not keep what the job promises of it, and the job says `promises: fail`."""
+    """The topic of a table violates a constraint that the job declares, and the job has `promises: fail`."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """How often a promise was broken, and the first record that did."""
+    """The number of violations of a constraint, and the first record that violated it."""
 
     table: str
     promise: Promise
@@ -63,12 +63,12 @@ class Broken:
 
     @property
     def error(self) -> BrokenPromiseError:
-        """To be raised where the job says so."""
+        """The error to raise if the job has `promises: fail`."""
         return BrokenPromiseError(f"{self}. The job says `promises: fail`; with `promises: warn` it goes on.")
 
     @property
     def counters(self) -> dict[str, float]:
-        """How often, and where."""
+        """The count and the place of the violations, as counters."""
         of = {"table": self.table, "promise": self.promise}
         return {
             sample("rowkind_broken_promises_total", **of): self.count,
@@ -77,9 +77,9 @@ class Broken:
 
 
 def broken(output: Output, sources: Sequence[SourceTable | None]) -> Iterator[Broken]:
-    """What the changes of a batch broke; `sources` are the tables whose changes come by an operator's sides as sent."""
+    """Yield the violations in a batch. `sources` are the tables whose changes arrive by an operator's sides as sent."""
     if not len(output.repeated) and not len(output.unmatched):
-        return  # As nearly always: each filter would take its time, in every shard of every batch.
+        return  # The usual case. Each filter would cost time in every shard of every batch.
     for side, source in enumerate(sources):
         if source is None:
             continue
@@ -97,7 +97,7 @@ def _first(table: str, promise: Promise, changes: Changes) -> Iterator[Broken]:
 
 
 def told(counters: Mapping[str, float]) -> Iterator[Broken]:
-    """What is in the counters of a task."""
+    """Yield the violations recorded in the counters of a task."""
     for text, offset in counters.items():
         if text.startswith(_WHERE):
             labels = parse(text)[1]

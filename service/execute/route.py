@@ -1,4 +1,4 @@
-"""The ways from an exit to its consumer: what the calc makes of rows, addressed, and in which shard it belongs."""
+"""Routes rows from an exit to its consumer: applies the calc, addresses the changes and chooses their shard."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Part = tuple[int, int, Batch]
 
 
 def leave(way: Exit, emitted: Emitted, failure: OnFailure) -> Batch:
-    """What goes this way out of what a scan or an operator emits, not addressed. Raises ExpressionError."""
+    """Return the batch that leaves by this exit, without addresses. Raises ExpressionError."""
     batch = failures.run(way.calc, emitted, failure)
     if way.nets is not None:
-        # What nobody needs to know of is not shuffled first.
+        # Changes that no consumer needs are dropped before the shuffle.
         return replace(batch, changes=net(batch.changes, "upsert", keyed=True, by_seq=way.nets == "by seq"))
     return batch
 
 
 def deliver(way: Exit, batch: Batch, shards: int, own: int | None = None) -> Iterator[Part]:
-    """What goes this way, by shard. `own` is the shard that it comes from, None for a scan, which has none."""
+    """Yield the batch of this exit by shard. `own` is the shard that it comes from, None for a scan, which has none."""
     batch = address(batch, way.to)
     if way.calc.key.constant is not None:
         yield from ((shard, way.level, batch) for shard in range(shards))
@@ -46,12 +46,12 @@ def deliver(way: Exit, batch: Batch, shards: int, own: int | None = None) -> Ite
         for shard, (changes, refreshes) in enumerate(
             zip(_split(way, batch.changes, shards), _split(way, batch.refreshes, shards), strict=True)
         ):
-            # A truncation is of all rows of the table, in whichever shard they are.
+            # A truncation concerns all rows of the table, in every shard.
             yield shard, way.level, Batch(changes, refreshes, batch.truncations)
 
 
 def _split(way: Exit, changes: Changes, shards: int) -> list[Changes]:
-    """The changes by shard."""
+    """Return the changes by shard."""
     if way.spreads:
         # By content, so that a row and its retraction still meet.
         changes = replace(changes, hash=hash64(changes.payload))
@@ -59,32 +59,32 @@ def _split(way: Exit, changes: Changes, shards: int) -> list[Changes]:
 
 
 def _decisive(key: Key, changes: Changes) -> Uint64s | None:
-    """The hashes of those parts of the key that decide on the shard, None where all do."""
+    """Return the hashes of the key parts that decide on the shard; None if all parts do."""
     if not key.apart or not len(changes):
         return None
     return hash64(pc.binary_slice(changes.key, 0, -key.apart * TIMESTAMP_BYTES))
 
 
 def scanned(scan: GraphScan, emitted: Emitted, shards: int, failure: OnFailure | None = None) -> Iterator[Part]:
-    """What goes out of a scan, by shard. Raises ExpressionError."""
+    """Yield the output of a scan by shard. Raises ExpressionError."""
     for way in scan.exits:
         yield from deliver(way, leave(way, emitted, failure or of_table(scan)), shards)
 
 
 def spread(letters: pa.BinaryArray, writer: int, shards: int) -> Iterator[Part]:
-    """Dead letters on their way to the writer, spread over the shards by their content."""
+    """Yield dead letters for the writer, spread over the shards by their content."""
     shard = hash64(letters) % np.uint64(shards)
     for each in np.unique(shard).tolist():
         yield each, writer, Batch.of_letters(letters.filter(pa.array(shard == each)))
 
 
 def of_table(scan: GraphScan) -> OnFailure:
-    """Nothing more than a message with the table's name."""
+    """Return a policy that only names the table in errors."""
     return OnFailure(scan.scan.source.table)
 
 
 def pieces(parts: Iterable[Part]) -> Iterator[Part]:
-    """The parts, those for the same shard and level together, in pieces of the size of a block."""
+    """Yield the parts in pieces of the size of a block. Parts for the same shard and level are combined."""
     together: dict[tuple[int, int], list[Batch]] = defaultdict(list)
     for shard, level, batch in parts:
         if len(batch):
@@ -95,5 +95,5 @@ def pieces(parts: Iterable[Part]) -> Iterator[Part]:
 
 
 def shard_without_key(shards: int) -> int:
-    """The shard of the empty key."""
+    """Return the shard of the empty key."""
     return int(hash64(binary([b""]))[0] % shards)

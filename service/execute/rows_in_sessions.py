@@ -1,4 +1,4 @@
-"""What sessions need to know of packed rows: their times, and the window of its session behind each."""
+"""Packed rows for sessions: reads their times, and appends the window of each row's session."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from rowkind.service.execute.values import read
 
 @dataclass(frozen=True)
 class Times:
-    """A column of packed rows of `record`, a time that is never NULL."""
+    """A time column of packed rows of `record` that is never NULL."""
 
     record: Record
     column: str
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
-        """The time of each row, in microseconds since the epoch."""
+        """Return the time of each row, in microseconds since the epoch."""
         return in_us(read(self.record, payloads).column(self.column))
 
 
 @dataclass(frozen=True)
 class Started:
-    """Puts times behind each row; `times` is the record of their columns."""
+    """Appends times to each row. `times` is the record of their columns."""
 
     times: Record
 
     def __call__(self, payloads: pa.BinaryArray, *micros: Int64s) -> pa.BinaryArray:
-        """The rows with their times, which are given column by column in microseconds since the epoch."""
+        """Return the rows with their times, which are given per column in microseconds since the epoch."""
         columns = {
             field.name: pa.array(each).cast(pa.timestamp("us", field.type.arrow.tz)).cast(field.type.arrow)
             for field, each in zip(self.times.fields, micros, strict=True)

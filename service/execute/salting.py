@@ -1,10 +1,9 @@
-"""Salted keys: the rows of one key dealt out to several shards, where each meets a copy of what it may match.
+"""Salted keys: the rows of one key are dealt out to several shards, and each shard has a copy of the matching rows.
 
-A join of a large input with a hot key and another one: the rows of the large one are dealt out by what tells them
-apart, so that a row and its retraction still meet, and those of the other go to each of these shards. Both have keys
-with a number, the salt, behind them, which are different keys to whoever takes them in.
-
-(Salting is an old trick of batch jobs; Databricks' SKEW hint does it for Spark's batch joins.)
+This serves a join of a large input that has a hot key with another input. Rows of the large input are dealt out by
+their sub-key or row, so that a row and its retraction still meet. Rows of the other input are copied to each of these
+shards. Both keys get a number, the salt, appended, which makes them different keys to the consumer. (Salting is an old
+trick of batch jobs. Databricks' SKEW hint does it for Spark's batch joins.)
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _HIGH = np.uint64(32)
 
 
 def salted(salt: Salt, changes: Changes) -> Changes:
-    """The changes under salted keys: each under one of them, or a copy under each. Those with key NULL stay as is."""
+    """Return the changes under salted keys: each under one salt, or a copy under each. NULL keys are not salted."""
     if salt.deal == "copies":
         return Changes.concat([_under(changes, np.full(len(changes), number)) for number in range(salt.count)])
     told_apart = changes.sub_key if salt.deal == "by sub-key" else changes.payload
@@ -32,7 +31,7 @@ def salted(salt: Salt, changes: Changes) -> Changes:
 
 
 def _under(changes: Changes, salts: Int64s) -> Changes:
-    """The changes with these salts behind their keys, in shards that follow each other from the key's own on."""
+    """Return the changes with these salts appended to their keys, in consecutive shards starting at the key's own."""
     behind = pa.array([number.to_bytes(2, "big") for number in range(MOST_SALTS)]).take(pa.array(salts))
     key = pc.binary_join_element_wise(changes.key, behind.cast(pa.binary()), constant(b"", 1)[0])
     low = (changes.hash + salts.astype(np.uint64)) & _LOW

@@ -1,4 +1,4 @@
-"""The stage loop: what the operators of a stage do with one batch of one shard, in Spark's tasks and in memory alike.
+"""The stage loop: runs the operators of a stage over one batch of one shard, both in Spark's tasks and in memory.
 
 The loop visits the members of the stage in the order of the graph, so that each operator runs after those that feed it:
 
@@ -7,8 +7,8 @@ The loop visits the members of the stage in the order of the graph, so that each
              └─────────────── changes for a member of the same stage ◀───────────────────┤
                                                                     all other exits: the engine
 
-The engine provides what differs: the changes and watermarks of the batch, the state, and what it does with the outputs:
-Spark cuts them into blocks and makes dead letters, the in-memory engine nets the result and calls back.
+The engine provides the rest: the changes and watermarks of the batch, and the state. It also handles the outputs: Spark
+cuts them into blocks and makes dead letters, and the in-memory engine nets the result and calls back.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class ShardState(Protocol):
 
     @property
     def seconds(self) -> float:
-        """How long reading and writing have taken so far."""
+        """The seconds spent reading and writing so far."""
 
     def store(self, name: str) -> BlobStore:
-        """The blobs of the arrangement that has this name in the stage."""
+        """Return the blobs of the arrangement that has this name in the stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class ShardBatch:
 
 @dataclass(frozen=True, slots=True)
 class MemberOutput:
-    """What one member has made of a batch.
+    """The output of one member in a batch.
 
-    - `sent`: the batch for each exit, those for members of the same stage included.
-    - `late`: changes that came too late at the `watermark` before the batch, in ms.
-    - `broken`: promises of tables that the batch did not keep. `left_out`: rows on which an expression failed.
+    - `sent`: the batch for each exit, including exits to members of the same stage.
+    - `late`: changes that were late at the `watermark` before the batch, in ms.
+    - `broken`: violations of table constraints in the batch. `left_out`: rows on which an expression failed.
     """
 
     member: Member
@@ -86,7 +86,7 @@ class MemberOutput:
 
 
 def members(of: Graph, shards: int) -> list[Member]:
-    """The operators of a graph in the order of their places, each as a member of the stage of its level."""
+    """Return the operators of a graph in the order of their places, each as a member of the stage of its level."""
     return [
         Member(
             place=place,
@@ -111,7 +111,7 @@ def members(of: Graph, shards: int) -> list[Member]:
 
 
 def run(stage: Sequence[Member], batch: ShardBatch, state: ShardState) -> Iterator[MemberOutput]:
-    """The output of each member that had something to do, in order. Raises ExpressionError."""
+    """Yield the output of each member that had something to do, in order. Raises ExpressionError."""
     places = {member.place for member in stage}
     for member in stage:
         own = Batch.concat(batch.inbox.pop(member.place, []))
@@ -134,7 +134,7 @@ def _run_member(member: Member, own: Batch, batch: ShardBatch, state: ShardState
     clock = member.clock
     moved = Passing(batch.now, batch.now) if clock is None else passing(batch.before, batch.after, clock)
     changes, late = _without_late(member, changes, moved.before)
-    # A refresh comes too late for a row that is gone.
+    # A refresh may be late too: its row has already been evicted.
     refreshes, _ = _without_late(member, own.refreshes, moved.before)
     tally = Tally(member.sink, member.node)
     if len(late):
@@ -157,7 +157,7 @@ def _run_member(member: Member, own: Batch, batch: ShardBatch, state: ShardState
 
 
 def _without_late(member: Member, changes: Changes, watermark: int) -> tuple[Changes, Changes]:
-    """The changes that are in time, and those that are late."""
+    """Split the changes into those in time and those that are late."""
     if member.lateness is None:
         return changes, Changes.empty()
     late = member.lateness(changes, watermark)
@@ -167,7 +167,7 @@ def _without_late(member: Member, changes: Changes, watermark: int) -> tuple[Cha
 
 
 def _process(member: Member, batch: Batch, now: int, state: ShardState, tally: Tally) -> Output:
-    """Run the operator and count what it does."""
+    """Run the operator and count its work."""
     tally.add_rows_in(batch.changes.kind)
     started, before = time.perf_counter(), state.seconds
     stores: Mapping[str, BlobStore] = {name: state.store(known) for name, known in member.arrangements.items()}
@@ -186,6 +186,6 @@ def _process(member: Member, batch: Batch, now: int, state: ShardState, tally: T
 
 
 def _kept(member: Member, state: ShardState) -> StateSize:
-    """How much state a member keeps, of which it reads and writes nothing in this batch."""
+    """Return the size of a member's state in a batch in which it has nothing to do."""
     names = [arrangement(member.state, name) for name in member.operator.arrangements]
     return sum((kept(state.store(name), name) for name in names), StateSize())

@@ -1,4 +1,4 @@
-"""The values of expressions over packed rows: read once, computed in one go, and only if somebody asks."""
+"""Values of expressions over packed rows: decoded once, and evaluated in one statement."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rowkind.service.physical.expression import Expression
 
 
 class Values:
-    """The columns and expressions of some rows, decoded and evaluated once; none but those announced.
+    """The columns and expressions of some rows, decoded and evaluated once. All expressions must be announced.
 
-    With `nulls` an expression that may be NULL is so where it fails. Where only the columns `known` are, what reads
-    others is NULL, or what comes nearest to it. Raises ExpressionError.
+    With `nulls`, a nullable expression is NULL where it fails. If only the columns `known` are known, values that read
+    other columns are NULL, or the closest value that the type allows. Raises ExpressionError.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Values:
         self._computed = evaluate(computed, self._columns(computed), len(rows), nulls=nulls) if computed else {}
 
     def packed(self, record: Record, expressions: Sequence[Expression]) -> pa.BinaryArray:
-        """The expressions as rows under `record`."""
+        """Return the expressions as rows under `record`."""
         if self._decoded is None:
             return codec.encode(record, {}, len(self))
         return self._decoded.assemble(
@@ -51,11 +51,11 @@ class Values:
         )
 
     def of(self, expression: Expression) -> pa.Array:
-        """The values of one expression."""
+        """Return the values of one expression."""
         return self._computed[expression] if expression.column is None else self._column(expression.column)
 
     def numbers(self, expression: Expression) -> Int64s:
-        """The values of one expression of type BIGINT, 0 where it is NULL."""
+        """Return the values of a BIGINT expression, 0 for NULL."""
         values = self.of(expression)
         numbers: Int64s = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
         return numbers
@@ -70,7 +70,7 @@ class Values:
         return self._computed[expression] if expression.column is None else expression.column
 
     def _digest(self) -> pa.BinaryArray:
-        """What tells the rows apart by all of their columns: rows that SQL calls equal have the same."""
+        """Return the row digest over all columns. Rows that are equal in SQL have equal digests."""
         assert self._decoded is not None, "an expression was not announced"
         return digest128(SameRows(self._record)(self._decoded.assemble(self._record, self._record.names)))
 
@@ -92,14 +92,14 @@ class Values:
 
 
 def passes(predicate: Expression, record: Record, payloads: pa.BinaryArray, *, nulls: bool) -> Mask:
-    """For which rows a predicate is true. Raises ExpressionError."""
+    """Return for which rows a predicate is true. Raises ExpressionError."""
     decoded = read(record, payloads)
     columns = {name: decoded.column(name) for name in predicate.columns}
     return truth(evaluate([predicate], columns, len(payloads), nulls=nulls)[predicate])
 
 
 def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
-    """The fields of rows that the query itself has made."""
+    """Decode rows that the query itself has made."""
     decoded = codec.read(record, payloads)
     bad = np.flatnonzero(decoded.bad)
     assert not len(bad), f"a row inside the query cannot be read: {decoded.reason(int(bad[0]))}"

@@ -1,14 +1,14 @@
-"""Watermarks: how far the time of each table has come, as every shard knows it for itself.
+"""Watermarks: the time that each table has reached, which every shard tracks for itself.
 
-A **mark** is the highest time that one partition of a topic has been seen to have, less the delay that its table
-allows. The reader sends the marks of a batch in band, to every shard of each level where somebody goes by them, and a
-shard keeps them with its state. So a watermark is as exactly-once as the state, the same when a batch is replayed, and
-nobody has to be asked for it. (Flink's and MillWheel's; a source's partitions are Flink's splits.)
+A **mark** is the highest time seen in one partition of a topic, less the delay that the table allows. The reader sends
+the marks of a batch in band, to every shard of each level with an operator that follows them. A shard keeps the marks
+with its state. So a watermark is exactly-once like the state and the same when a batch is replayed, and needs no
+coordinator. (The idea is Flink's and MillWheel's; a source's partitions are Flink's splits.)
 
-The watermark of some tables is the least mark of all their partitions, but for those that are **idle**: of which
-nothing has come for a while of batch time. Where all are idle it is the greatest. It never goes back. The rows of a
-batch are judged by the watermark before it, and what the batch moves takes effect at its end; so the result depends on
-how the input is cut into batches only by what comes late.
+The watermark of a set of tables is the least mark of all their partitions, except those that are **idle**: partitions
+that have received nothing for some batch time. If all are idle, it is the greatest mark. The watermark never decreases.
+The rows of a batch are judged by the watermark before the batch, and marks of the batch take effect at its end. So the
+way in which the input is cut into batches affects the result only through late rows.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from rowkind.service.physical.clocks import Clock
 from rowkind.service.physical.source_table import Watermark
 
 STATE = "watermarks"
-"""What the state of a shard of a stage is called in which its marks are."""
+"""The name of the marks in the state of a shard of a stage."""
 
 NO_TABLE = ""
-"""Under which there is a mark when the input of a trial has ended: of the time at which rows are processed."""
+"""The table name of the mark that says that the input of a trial has ended. It ends processing time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Passing:
 
 @dataclass(frozen=True)
 class Watermarks:
-    """What one shard knows of time.
+    """The watermarks of one shard.
 
-    - `seen`: of each partition of each table its mark, and the batch time at which something last came of it, in ms.
+    - `seen`: for each partition of each table its mark, and the batch time at which it last received rows, in ms.
     - `reached`: the watermark of each clock.
     - `now`: the time of the last batch; `BEGINNING` before the first.
     """
@@ -64,7 +64,7 @@ class Watermarks:
 
     @classmethod
     def from_blob(cls, blob: pa.Buffer | None) -> Self:
-        """What `to_blob` wrote; nothing is known where there is none."""
+        """Decode the output of `to_blob`; without a blob, return empty watermarks."""
         if blob is None:
             return cls()
         said = json.loads(blob.to_pybytes())
@@ -75,18 +75,18 @@ class Watermarks:
         return cls(seen, said["reached"], said["now"])
 
     def to_blob(self) -> pa.Buffer:
-        """All of it, as it is kept."""
+        """Encode everything for the state."""
         return pa.py_buffer(json.dumps({"seen": self.seen, "reached": self.reached, "now": self.now}).encode())
 
     def moved(self, marks: Iterable[TimeMarks], now: int, clocks: Sequence[Clock]) -> Self:
-        """What is known after a batch at time `now` with these marks, of whoever goes by these clocks."""
+        """Return the watermarks after a batch at time `now` with these marks, for operators with these clocks."""
         seen = {table: dict(partitions) for table, partitions in self.seen.items()}
         for table, partitions in (of for each in marks for of in each.items()):
             own = seen.setdefault(table, {})
             for partition, mark in partitions.items():
                 known, since = own.get(partition, (BEGINNING, now))
                 own[partition] = (known, since) if mark is None else (max(known, mark), now)
-        # Each table has a watermark of its own besides, for people to see.
+        # Each table also has a watermark of its own, for the gauges.
         alone = [Clock((table,)) for clock in clocks for table in clock.tables]
         reached = {
             clock.name: max(self.reached.get(clock.name, BEGINNING), _least(seen, now, clock))
@@ -96,7 +96,7 @@ class Watermarks:
         return type(self)(seen, reached, now)
 
     def gauges(self, now: int) -> dict[str, float]:
-        """The watermark of each table, and how far it is behind the time of a batch."""
+        """Return the watermark of each table, and how far it is behind the time of a batch."""
         found: dict[str, float] = {}
         for name, reached in self.reached.items():
             if name in self.seen and BEGINNING < reached < END:
@@ -105,9 +105,10 @@ class Watermarks:
         return found
 
     def due_ms(self, clock: Clock, due: int | None) -> float:
-        """When who waits for the time `due` by this clock has something to do if no rows come, in ms of batch time.
+        """Return when an operator that waits for `due` by this clock next has work if no rows arrive.
 
-        Infinity for never. Where the time has come already, it did not do everything at once, and goes on with it.
+        The result is in ms of batch time. Infinity means never. If `due` has already passed, the operator has not yet
+        done everything and continues now.
         """
         if due is None:
             return math.inf
@@ -116,7 +117,7 @@ class Watermarks:
         return self.now if due <= self.at(clock) else self._next_ms(clock)
 
     def _next_ms(self, clock: Clock) -> float:
-        """When a partition that holds this clock back is idle if nothing comes of it; infinity for never."""
+        """Return when the partitions that hold this clock back become idle without input; infinity for never."""
         reached, waiting = self.at(clock), []
         for table, idle_ms in clock.tables:
             partitions = self.seen.get(table, {}).values()
@@ -125,14 +126,14 @@ class Watermarks:
         return max(waiting) if waiting and max(marks) > reached else math.inf
 
     def at(self, clock: Clock) -> int:
-        """The time by this clock, in ms."""
+        """Return the time by this clock, in ms."""
         if clock.tables:
             return self.reached.get(clock.name, BEGINNING)
         return END if clock.processing and NO_TABLE in self.seen else self.now
 
 
 def _least(seen: Mapping[str, Mapping[int, tuple[int, int]]], now: int, clock: Clock) -> int:
-    """The least mark of the partitions that are not idle."""
+    """Return the least mark of the partitions that are not idle."""
     marks, active = [BEGINNING], []
     for table, idle_ms in clock.tables:
         if not seen.get(table):
@@ -145,14 +146,14 @@ def _least(seen: Mapping[str, Mapping[int, tuple[int, int]]], now: int, clock: C
 
 
 def passing(before: Watermarks, after: Watermarks, clock: Clock) -> Passing:
-    """How far a batch moves a clock."""
+    """Return how far a batch moves a clock."""
     return Passing(before.at(clock), after.at(clock))
 
 
 def marks_of(watermark: Watermark, record: Record, rows: Rows) -> Mapping[int, int]:
-    """The mark of each partition that these rows of a table come from, which are packed under `record`.
+    """Return the mark of each partition from these rows of a table, which are packed under `record`.
 
-    A row on which the expression of the time fails, or is NULL, says nothing of time.
+    A row is ignored if its time expression fails or is NULL.
     """
     columns = codec.read(record, rows.payload)
     if watermark.time.column is not None:
@@ -166,5 +167,5 @@ def marks_of(watermark: Watermark, record: Record, rows: Rows) -> Mapping[int, i
     order = np.lexsort((found, partitions))
     last = np.append(partitions[order][1:] != partitions[order][:-1], True)[: len(order)]
     at = order[last]
-    # Rounded down: what lies in the ms of the mark may still come.
+    # Rounded down: rows within the ms of the mark may still arrive.
     return dict(zip(partitions[at].tolist(), (found[at] // 1000).tolist(), strict=True))

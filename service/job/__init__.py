@@ -1,1 +1,1 @@
-"""The job file: its model, reading it, and what is wrong with it."""
+"""The job file: its model, its loader, and the errors in it."""

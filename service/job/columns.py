@@ -1,4 +1,4 @@
-"""Which columns a table has: as the job says, as a schema file says, or as the registry says."""
+"""The columns of a table, from the job file, a schema file or the registry."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from rowkind.service.job.model import Job
 
 
 def declared(job: Job, table: str) -> Record:
-    """The columns of a table as its rows are read, the primary key NOT NULL.
+    """Return the columns with which a table's rows are read; the primary key is NOT NULL.
 
     Raises:
-        JobError, RegistryUnreachableError: Each with a message for the user.
+        JobError: The columns, the primary key, the units or the key format are not valid.
+        RegistryUnreachableError: The registry does not answer.
     """
     of = job.tables[table]
     record = as_written(job, table).plain
@@ -44,7 +45,7 @@ def declared(job: Job, table: str) -> Record:
 
 
 def _check_unit(job: Job, table: str, record: Record, column: str) -> None:
-    """Raise JobError for a unit of a column that is not there, or that is no date or time."""
+    """Raise JobError if the column does not exist, has no unit, or cannot have this unit."""
     unit = job.tables[table].units[column]
     if column not in record.names:
         there = ", ".join(record.names)
@@ -59,7 +60,10 @@ def _check_unit(job: Job, table: str, record: Record, column: str) -> None:
 
 
 def as_written(job: Job, table: str) -> Record:
-    """The columns of a table as the job, a schema file or the registry has them. Raises as `declared` does."""
+    """Return the columns of a table as the job, a schema file or the registry declares them.
+
+    Raises the same errors as `declared`.
+    """
     of = job.tables[table]
     try:
         if of.columns is not None:
@@ -75,7 +79,7 @@ def as_written(job: Job, table: str) -> Record:
             )
         return _from_registry(job, table)
     except RegistryUnreachableError:
-        raise  # No fault of the job.
+        raise  # The job is not at fault.
     except AvroError as error:
         raise _error(job, table, "schema" if of.schema_file else "columns" if of.columns else "", str(error)) from None
 
@@ -93,7 +97,7 @@ def _from_file(job: Job, table: str, name: str) -> Record:
 
 
 def _from_registry(job: Job, table: str) -> Record:
-    from rowkind.service.job.registry import open_registry  # noqa: PLC0415 -- only such jobs pay for loading a client
+    from rowkind.service.job.registry import open_registry  # noqa: PLC0415 -- the client loads slowly
 
     of = job.tables[table]
     record = open_registry(job).latest(f"{of.topic}-value")

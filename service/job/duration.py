@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: `30d`, `12h`, `90s`, `1500ms`, `1d 12h`."""
+"""Lengths of time in a job file: `30d`, `12h`, `90s`, `1500ms`, `1d 12h`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import re
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART = re.compile(r"(\d+)\s*(ms|s|min|m|h|d|w)\s*")
 PATTERN = r"^\s*(\d+\s*(ms|s|min|m|h|d|w)\s*)+$"
-"""What a length is written like, as a schema has it."""
+"""The regular expression of a length of time, for the JSON Schema."""
 
 ACCEPTED = "a length of time such as 30d, 12h, 15m, 90s or 1500ms"
 
 
 def parse(text: str) -> int:
-    """The length in ms. Raises ValueError."""
+    """Return the length in ms.
+
+    Raises ValueError if the text is not a length of time, or if the length is zero.
+    """
     parts = _PART.findall(text)
     if not parts or _PART.sub("", text).strip():
         raise ValueError(f"{text!r} is not {ACCEPTED}")
@@ -24,7 +27,7 @@ def parse(text: str) -> int:
 
 
 def show(length: int) -> str:
-    """A length in ms in the largest unit that divides it."""
+    """Format a length in ms with the largest unit that divides it, weeks excepted."""
     for unit in ("d", "h", "m", "s"):
         if length % _UNITS[unit] == 0:
             return f"{length // _UNITS[unit]}{unit}"

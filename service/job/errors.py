@@ -1,6 +1,6 @@
-"""What can be wrong with a job file.
+"""Errors in a job file.
 
-JobError: one or more problems, each with its file, line, field and what was expected.
+JobError has one or more problems, each with its file, line and field, and with the expected value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rowkind.errors import REFUSED, RowkindError
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing that is wrong: the line in the file (from 1; 0 if none), the dotted path of the field, and the text."""
+    """One problem: the line in the file (from 1; 0 if unknown), the dotted path of the field, and the message."""
 
     line: int
     field: str
@@ -21,7 +21,7 @@ class Problem:
 
 
 class JobError(RowkindError):
-    """A job that cannot be run as it is written: every problem on a line of its own, and never a secret."""
+    """The job file is not valid. The message has one line per problem, and contains no secret."""
 
     exit_code = REFUSED
 

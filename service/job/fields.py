@@ -1,4 +1,4 @@
-"""What stands in the fields of a job file: names, lengths of time, amounts of memory, settings."""
+"""Types of the fields of a job file: names, lengths of time, amounts of memory, settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _settings(value: Any, check: ValidatorFunctionWrapHandler) -> Settings:
     if isinstance(value, dict):
         value = {str(name): str(entry).lower() if isinstance(entry, bool) else entry for name, entry in value.items()}
     checked = check(value)
-    # What pydantic gives back is plain text: secrets have to be told from it again.
+    # Pydantic returns plain text, so the values that are secrets are restored.
     return Settings({name: value[name] if isinstance(value[name], str) else text for name, text in checked.items()})
 
 
@@ -42,7 +42,7 @@ def _written(parse: Callable[[str], int]) -> BeforeValidator:
 
 
 def _shown(title: str, *forms: dict[str, Any]) -> WithJsonSchema:
-    """How a value may be written, for the schema of the job file (`generators/job_schema.py`)."""
+    """Return the forms in which a value may be written, for the JSON Schema (`generators/job_schema.py`)."""
     return WithJsonSchema({"title": title, "anyOf": list(forms)})
 
 
@@ -76,15 +76,15 @@ SettingsField = Annotated[dict[str, str], WrapValidator(_settings)]
 
 
 class Section(BaseModel):
-    """A part of a job file: nothing else may stand in it, and nothing of it changes.
+    """A section of a job file. Unknown keys are refused, and instances are immutable.
 
-    What is written below a field is its meaning in the reference of the job file, and in its schema.
+    The string below a field is its description in the reference of the job file and in the JSON Schema.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
 
 def either(words: Any) -> str:
-    """Words of which one is to be chosen, as a person says them."""
+    """Join words for a message: `a, b or c`."""
     *others, last = cast("list[str]", list(words))
     return f"{', '.join(others)} or {last}" if others else last

@@ -1,4 +1,4 @@
-"""Functions in Python that a job brings with it."""
+"""The Python functions of a job, as its file declares them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Target = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-
 
 
 class FunctionView(Section):
-    """One view of an aggregate, which is what it keeps of a group beside its accumulator: one of these three."""
+    """A view of an aggregate: a collection that it keeps per group, besides its accumulator. Set exactly one key."""
 
     map: tuple[str, str] | None = None
-    """The SQL types of its keys and values."""
+    """The SQL types of the keys and values."""
 
     set: str | None = None
-    """The SQL type of its elements."""
+    """The SQL type of the elements."""
 
     list: str | None = None
-    """The SQL type of its elements."""
+    """The SQL type of the elements."""
 
     @model_validator(mode="after")
     def _one(self) -> FunctionView:
@@ -37,7 +37,7 @@ class FunctionView(Section):
         return self
 
     def type(self, name: str) -> ViewType:
-        """The view under a name; no element is NULL."""
+        """Return the view with this name. Its keys, values and elements are NOT NULL."""
         if self.map is not None:
             return ViewType(name, "map", _type(self.map[0]).required, _type(self.map[1]).required)
         if self.set is not None:
@@ -46,39 +46,40 @@ class FunctionView(Section):
 
 
 class JobFunction(Section):
-    """A function of the job's own, under its name in SQL. It is called with an Arrow array for each argument.
+    """A Python function of the job. The key is its name in SQL. It is called with one Arrow array per argument.
 
-    A scalar function gives one array of the same length; a table function one list of structs per row, whose fields are
-    the columns in `returns`. An aggregate is a class with a state for each group.
+    A scalar function returns one array of the same length. A table function returns one list of structs per row, whose
+    fields are the columns in `returns`. An aggregate is a class with a state for each group.
     """
 
     python: Target
-    """Where it is in the job's `code`, as `module:name`."""
+    """The location of the function in the job's `code`, as `module:name`."""
 
     kind: Literal["scalar", "table", "aggregate"] = "scalar"
-    """Whether it gives a value for a row, several rows for a row, or a value for a group."""
+    """`scalar`: one value per row. `table`: several rows per row. `aggregate`: one value per group."""
 
     arguments: tuple[str, ...] = Field(min_length=1)
-    """The SQL types of its arguments; what is given is cast to them as Spark does it, or refused."""
+    """The SQL types of the arguments. Values of other types are cast as in Spark, or refused."""
 
     returns: str | dict[str, str]
-    """The SQL type of its result; of a table function its columns, name to SQL type."""
+    """The SQL type of the result. For a table function, its columns, name to SQL type."""
 
     deterministic: bool
-    """Whether the same arguments always give the same. What is not is for rows that only come, since it may give
-    another value when a row is taken back."""
+    """Whether equal arguments always give equal results. A function that is not deterministic is allowed only on rows
+    that are never retracted, because it may return another value at the retraction."""
 
     called_on_null: bool = False
-    """Whether it is asked where an argument is NULL; else the result is NULL there."""
+    """Whether the function is called if an argument is NULL. Otherwise the result is NULL."""
 
     version: str | None = None
-    """What stands for the code in a checkpoint, which else may not be run by changed code."""
+    """The version of the code, which the checkpoint stores. A changed version counts as a changed query. If omitted, a
+    digest of `code` is used, so that any change in it counts."""
 
     accumulator: dict[Identifier, str] = Field(default_factory=dict)
     """The fields of an aggregate's state, name to SQL type."""
 
     views: dict[Identifier, FunctionView] = Field(default_factory=dict)
-    """The lists, maps and sets that an aggregate keeps of a group beside that."""
+    """The lists, maps and sets that an aggregate keeps per group in addition to its accumulator."""
 
     @field_validator("arguments")
     @classmethod
@@ -109,7 +110,7 @@ class JobFunction(Section):
 
     @property
     def result(self) -> Type:
-        """The type of what it gives for a row."""
+        """The type of the result for one row; for a table function an array of structs."""
         if isinstance(self.returns, str):
             return _type(self.returns)
         fields = ", ".join(f"{name}: {type_}" for name, type_ in self.returns.items())
@@ -127,12 +128,12 @@ class JobFunction(Section):
 
     @property
     def module(self) -> str:
-        """The module that it is in."""
+        """The name of the function's module."""
         return self.python.partition(":")[0]
 
     @property
     def attribute(self) -> str:
-        """What it is called there."""
+        """The name of the function in its module."""
         return self.python.partition(":")[2]
 
 

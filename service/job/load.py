@@ -1,4 +1,7 @@
-"""Reading a job file: YAML, references to the environment, the model; all problems at once, each with its line."""
+"""Load a job file: parse the YAML, replace references to the environment, and validate the model.
+
+All problems are reported at once, each with its line.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +26,22 @@ from rowkind.service.job.table import From, RowKindSettings, Table
 Path_ = tuple[str | int, ...]
 
 _SECRETIVE = ("kafka", "registry", "status")
-"""The parts of a job in which values from outside are not shown, and `{file: path}` is a secret."""
+"""The sections in which values from the environment and from files are hidden, and `{file: path}` is a secret."""
 
 
 def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Job:
-    """The job in a file. Raises JobError with everything that is wrong with it."""
+    """Load the job from a file. Raises JobError with all problems."""
     file = Path(path)
     return loaded(_text(file), file, environment)
 
 
 def loaded(text: str, file: Path, environment: Mapping[str, str] | None = None) -> Job:
-    """The job in a text, which is or could be in a file. Raises JobError with everything that is wrong with it."""
+    """Load the job from a text; `file` need not exist. Raises JobError with all problems."""
     return read(_parse(text, file), file, environment)
 
 
 def read(document: CommentedMap, file: Path, environment: Mapping[str, str] | None = None) -> Job:
-    """The job in a parsed text. Raises JobError with everything that is wrong with it."""
+    """Load the job from a parsed document. Raises JobError with all problems."""
     reading = _Reading(file, os.environ if environment is None else environment)
     values = reading.values(document)
     try:
@@ -52,7 +55,10 @@ def read(document: CommentedMap, file: Path, environment: Mapping[str, str] | No
 
 
 def named(file: Path, *sections: str) -> list[str]:
-    """The names in these sections of a job file, whatever else is wrong with it. Raises JobError if it is no YAML."""
+    """Return the names in these sections of a job file, even if the job is not valid.
+
+    Raises JobError if the file cannot be read or is not YAML.
+    """
     document = _parse(_text(file), file)
     found = (document.get(section) for section in sections)
     return [str(name) for section in found if isinstance(section, Mapping) for name in section]
@@ -74,7 +80,7 @@ def _parse(text: str, file: Path) -> CommentedMap:
         line = mark.line + 1 if mark else 0
         raise JobError(str(file), [Problem(line, "", f"this is not YAML: {_first_line(error)}")]) from None
     except (YAMLError, NotImplementedError, ValueError, AttributeError, LookupError, TypeError) as error:
-        # The parser also gives up in other ways than its own on some texts that are no YAML.
+        # For some texts that are not YAML, the parser raises errors of other types than its own.
         raise JobError(str(file), [Problem(0, "", f"this is not YAML: {error}")]) from None
     if not isinstance(document, CommentedMap):
         raise JobError(str(file), [Problem(1, "", "expected a mapping with job, tables and sinks")])
@@ -86,7 +92,7 @@ def _first_line(error: MarkedYAMLError) -> str:
 
 
 class _Reading:
-    """Plain values out of the YAML document, with the line of each, and the problems found on the way."""
+    """Converts the YAML document to plain values. Collects the line of each value and the problems."""
 
     def __init__(self, file: Path, environment: Mapping[str, str]) -> None:
         self._folder = file.parent
@@ -96,7 +102,7 @@ class _Reading:
         self._failed: set[Path_] = set()
 
     def values(self, node: Any, path: Path_ = ()) -> Any:
-        """The value of a node, references replaced."""
+        """Return the value of a node, with its references replaced."""
         match node:
             case CommentedMap():
                 for name in node:
@@ -133,13 +139,13 @@ class _Reading:
         return self.lines[path]
 
     def found(self, error: ErrorDetails) -> None:
-        """Note what pydantic found, in the words of a job file."""
+        """Record an error of pydantic as a problem of the job file."""
         path = tuple(part for part in error["loc"] if part != "[key]")
         if path in self._failed:
             return
         match error["type"]:
             case "extra_forbidden":
-                # In braces, a comma ends the value, and what follows looks like another setting.
+                # In braces, a comma ends the value, and the rest of the text looks like another setting.
                 cut = " " in str(path[-1]) and error["input"] is None
                 hint = "; a text with a comma needs quotes here" if cut else ""
                 text = f"there is no such setting{hint or _nearest(str(path[-1]), _settings(path[:-1]))}"
@@ -182,7 +188,7 @@ _EXPECTED_OF_KIND = {
         ("datetime_parsing", "datetime_type", "datetime_from_date_parsing"), "a time such as 2026-01-31T12:00:00Z"
     ),
 }
-"""What is expected by the kind of the error, whose context fills it in."""
+"""The expected value by the kind of the error; the error's context fills the placeholders."""
 
 
 def _expected(kind: str, error: ErrorDetails) -> str:
@@ -218,7 +224,7 @@ def _dotted(path: Path_) -> str:
 
 
 def _settings(path: Path_) -> list[str]:
-    """The settings that may stand at a path."""
+    """Return the settings that are allowed at a path."""
     model: type[BaseModel] = Job
     names = iter(path)
     for name in names:

@@ -1,7 +1,7 @@
-"""The model of a job file: what may stand in it and what it means when left out.
+"""The model of a job file: its settings, their types, defaults and checks.
 
-Reading never touches the network: which columns a table has when neither `columns` nor `schema` says so is asked of
-the registry when the job is planned (`service.job.columns`).
+Reading a job file does not use the network. If a table has neither `columns` nor `schema`, its columns are requested
+from the registry when the job is planned (`service.job.columns`).
 """
 
 from __future__ import annotations
@@ -35,65 +35,65 @@ from rowkind.service.python.code import Code
 from rowkind.service.python.errors import FunctionError
 
 OnLostResult = Literal["fail", "rebuild", "ignore"]
-"""What becomes of a job when a result topic has lost rows."""
+"""What a job does if a result topic has lost rows."""
 
 
 class Sink(Section):
-    """A result topic, and the query whose result it keeps."""
+    """A result topic, and the query whose result it contains."""
 
     topic: TopicName = ""
-    """The topic's name; that of the sink if left out."""
+    """The topic's name. If omitted, the name of the sink."""
 
     format: Literal["avro", "json"] = "avro"
     """How values and keys are written."""
 
     connect_schema: bool = False
-    """Whether keys and values in JSON have Kafka Connect's schema beside them, as `{"schema": …, "payload": …}`, which
-    sink connectors read with `schemas.enable: true`."""
+    """Whether JSON keys and values include Kafka Connect's schema, as `{"schema": …, "payload": …}`. Sink connectors
+    read them with `schemas.enable: true`."""
 
     mode: ChangelogMode
-    """What its changes say: rows that only come, where a query that can take rows back is refused; the newest row of
-    each `key`, and null once it is gone, in a compacted topic; or rows that come and are taken back, by the header
-    of `row_kind`."""
+    """What the records mean. `append`: rows that are only inserted; a query that can retract rows is refused. `upsert`:
+    the current row of each `key`, and null once it is deleted, in a compacted topic. `retract`: rows that are inserted
+    and retracted, as the header of `row_kind` says."""
 
     key: ColumnNames = ()
-    """The columns of the records' keys. An upsert sink needs it, and it has to be a unique key of the result."""
+    """The columns of the record key. An upsert sink requires them, and they must be a unique key of the result."""
 
     sql: str
-    """The query, in Spark's SQL."""
+    """The query, in Spark SQL."""
 
     on_conflict: Literal["refuse", "first", "last"] = "refuse"
-    """Which row of an upsert sink stands under a key that several rows of the result share: the first or the last one
-    to arrive, or none, since such a query is refused."""
+    """Which row an upsert sink contains if several rows of the result share its key. `first`, `last`: the first or the
+    last one to arrive. `refuse`: such a query is refused."""
 
     emit: Literal["changes", "final"] | None = None
-    """When rows of windows come: at once, with their corrections, or once, when they are final. If left out, final in
-    an append sink and at once elsewhere."""
+    """When rows of windows are written. `changes`: immediately, followed by corrections. `final`: once, when they are
+    final. If omitted, `final` in an append sink and `changes` elsewhere."""
 
     row_kind: RowKindSettings = RowKindSettings()
-    """How a record says whether its row is inserted, updated or deleted; `missing` and `unknown` mean nothing here."""
+    """How a record encodes whether its row is inserted, updated or deleted. `missing` and `unknown` have no effect."""
 
     partitions: int | None = Field(default=None, gt=0)
-    """How many partitions the topic gets where it is made; if left out, the job's `parallelism`."""
+    """The number of partitions with which the job creates the topic. If omitted, the job's `parallelism`."""
 
     replication: int | None = Field(default=None, gt=0)
-    """How many replicas it gets then; the broker's own number if left out."""
+    """The number of replicas with which the job creates the topic. If omitted, the broker's default."""
 
     create: bool = True
-    """Whether the topic is made where it is not there."""
+    """Whether the job creates the topic if it does not exist."""
 
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
-    """Whether changes are written in transactions; without them a change may come twice, which only an upsert sink
-    bears."""
+    """`exactly_once`: changes are written in transactions. `at_least_once`: without transactions, so that a change may
+    be written twice; only an upsert sink may use it."""
 
     on_lost: OnLostResult = "fail"
-    """What becomes of the job when the topic has lost rows of the result: it was deleted, recreated, shortened by
-    retention, or has other partitions than before. The job ends; or the query is rebuilt, and what is missing written;
-    or it goes on, and the topic stays as it is."""
+    """What the job does if the topic has lost rows of the result: it was deleted, recreated, shortened by retention, or
+    its partitions have changed. `fail`: the job ends. `rebuild`: the query is rebuilt, and the missing rows are
+    written. `ignore`: the job continues, and the topic stays as it is."""
 
     isolated: bool = False
-    """Whether it gets a query of its own: it shares nothing with the other sinks, they wait neither for it nor it for
-    them, and it reads its topics by itself."""
+    """Whether the sink has a query of its own. It then shares no work with other sinks, reads its topics separately,
+    and neither waits for other sinks nor delays them."""
 
     @model_validator(mode="after")
     def _whole(self) -> Sink:
@@ -112,24 +112,24 @@ class Sink(Section):
 
 
 class BatchSettings(Section):
-    """How much one micro-batch takes."""
+    """The limits of a micro-batch."""
 
     max_rows: int = Field(default=500_000, gt=0)
-    """A batch ends after so many rows of all tables together; earlier after 64 MB or what `memory` has room for, and
-    after 200,000 rows where more take longer than two seconds."""
+    """The maximum number of rows in a batch, of all tables together. A batch ends earlier after 64 MB, when `memory`
+    has no room for more, or after 200,000 rows if more would take longer than two seconds."""
 
 
 class DeadLetterSettings(Section):
-    """Where records go that are no rows. Without a topic the first of them stops the job."""
+    """Where records go that cannot be read as rows. Without a topic, the first of them stops the job."""
 
     topic: TopicName | None = None
-    """The topic that takes them, each with its origin and the reason."""
+    """The dead letter topic. Each dead letter has its origin and the reason."""
 
     tolerance: Literal["none", "all"] = "all"
-    """With `none` the first dead letter stops the job all the same."""
+    """With `none`, the first dead letter stops the job even if there is a topic."""
 
     max_ratio: float | None = Field(default=None, gt=0, le=1)
-    """The job stops when more than this part of a table's records, of the last minute or hundred, are dead letters."""
+    """The job stops if dead letters exceed this share of a table's records of the last minute, or of its last 100."""
 
     @model_validator(mode="after")
     def _whole(self) -> DeadLetterSettings:
@@ -139,73 +139,78 @@ class DeadLetterSettings(Section):
 
 
 _OUTAGE = "outage"
-"""The one entry of `kafka` that is ours and not librdkafka's."""
+"""The only entry of `kafka` that is a setting of Rowkind and not of librdkafka."""
 
 
 class Job(Section):
-    """One job file. `kafka`, `registry` and `checkpoint` may be missing for `check`, `explain` and `try`."""
+    """A job file. For `check`, `explain` and `try`, `kafka`, `registry` and `checkpoint` may be omitted."""
 
     name: ResourceName = Field(alias="job")
-    """The job's name, which also names its transactions, its progress topic and its metrics."""
+    """The job's name. Its transactional ids, its progress topic and its metrics contain it."""
 
     kafka: SettingsField | None = None
-    """Where Kafka is and how it is spoken to."""
+    """The address of Kafka, and the settings of its clients."""
 
     registry: SettingsField | None = None
-    """Where schemas are: a registry with Confluent's API by its `url`, or a `folder` of .avsc files."""
+    """Where schemas are: the `url` of a registry with Confluent's API, or a `folder` of .avsc files."""
 
     status: SettingsField | None = None
-    """Who may see the status port: TLS by a certificate and its key, a login by user and password."""
+    """Access to the status port: `certificate` and `key` for TLS, `user` and `password` for a login."""
 
     checkpoint: str | None = None
-    """The folder that keeps offsets and state, or a URL as `s3a://bucket/jobs`."""
+    """The folder for offsets and state, or a URL such as `s3a://bucket/jobs`."""
 
     ttl: Duration | None = None
-    """A row that was written so long ago is forgotten, in all tables that do not say otherwise; never if left out."""
+    """How long after its last write a row expires, in tables without their own `ttl`. If omitted, rows do not
+    expire."""
 
     on_expire: OnExpire = "forget"
-    """Whether a row whose `ttl` is over is only forgotten, or taken back from the results as if it had been deleted."""
+    """What happens to an expired row. `forget`: it is dropped from the state, and its results stay. `retract`: it is
+    also retracted from the results, as if it had been deleted."""
 
     parallelism: int = Field(default=2, gt=0, le=1024)
-    """In how many tasks the shards are worked on."""
+    """The number of tasks that work on the shards."""
 
     shards: int | None = Field(default=None, gt=0, le=1024)
-    """How many parts state has, for good: a power of two. If left out, four for each task of the first run."""
+    """The number of shards of the state, a power of two; fixed at the first run. If omitted, four per task of that
+    run."""
 
     memory: Size | None = None
-    """What all processes of the job take together at most; without it, as much as they happen to."""
+    """The memory limit of all processes of the job together. If omitted, there is no limit."""
 
     batch: BatchSettings = BatchSettings()
-    """How much one micro-batch takes."""
+    """The limits of a micro-batch."""
 
     unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore"
-    """What becomes of a retraction that finds no row, beside being counted."""
+    """What happens to a retraction that matches no row. It is counted in any case. `ignore`: it is ignored.
+    `dead_letter`: it becomes a dead letter. `fail`: the job stops."""
 
     on_error: Literal["fail", "dead_letter", "null"] = "fail"
-    """What becomes of a row on which an expression fails: the job does, or the row is a dead letter, or the expression
-    is NULL there; where it may not be, the row is a dead letter again."""
+    """What happens if an expression fails on a row. `fail`: the job fails. `dead_letter`: the row becomes a dead
+    letter. `null`: the expression is NULL; if it must not be NULL, the row becomes a dead letter."""
 
     promises: Literal["warn", "fail"] = "warn"
-    """What becomes of the job when a table does not keep what is promised of it: `exact`, a primary key, NOT NULL."""
+    """What the job does if a table violates `exact`, its primary key or a NOT NULL. `warn`: it warns. `fail`: it
+    stops."""
 
     atomic: bool = False
-    """Whether what a batch changes in all topics is one transaction: whoever reads several of them, committed records
-    only, never sees a part of a batch. One task then writes them all."""
+    """Whether a batch writes its changes to all topics in one transaction. Consumers that read committed records of
+    several topics then never see a part of a batch. One task writes all changes."""
 
     dead_letters: DeadLetterSettings = DeadLetterSettings(tolerance="none")
-    """Where records go that are no rows."""
+    """Where records go that cannot be read as rows."""
 
     tables: dict[Identifier, Table] = Field(min_length=1)
     """The source topics, by the names that the SQL uses."""
 
     code: str | None = None
-    """The folder or the wheel with the code of the `functions`, seen from the job file."""
+    """The folder or the wheel with the code of the `functions`. The path is relative to the job file."""
 
     functions: dict[Identifier, JobFunction] = Field(default_factory=dict)
-    """Functions in Python, by their names in SQL."""
+    """Python functions, by their names in SQL."""
 
     views: dict[Identifier, str] = Field(default_factory=dict)
-    """Queries by name, which sinks and other views may read like tables."""
+    """Named queries, which sinks and other views may read like tables."""
 
     sinks: dict[ResourceName, Sink] = Field(min_length=1)
     """The result topics, each with its SQL."""
@@ -239,7 +244,7 @@ class Job(Section):
     @field_validator("on_error", mode="before")
     @classmethod
     def _null(cls, value: Any) -> Any:
-        """The word, which YAML takes for nothing."""
+        """Return the word `null`, which YAML parses as None."""
         return "null" if value is None else value
 
     @field_validator("registry")
@@ -258,7 +263,7 @@ class Job(Section):
     @model_validator(mode="before")
     @classmethod
     def _topics(cls, value: Any) -> Any:
-        """A table's or sink's topic is called like itself unless it says otherwise."""
+        """Set the topic of a table or a sink to its name if it has no `topic`."""
         if not isinstance(value, dict):
             return value
         named = dict(value)
@@ -303,7 +308,7 @@ class Job(Section):
         return self
 
     def _making_dead_letters(self) -> Iterator[str]:
-        """The settings by which there are dead letters."""
+        """Yield the settings that produce dead letters."""
         if self.unmatched == "dead_letter":
             yield "`unmatched: dead_letter`"
         if self.on_error != "fail":
@@ -315,7 +320,7 @@ class Job(Section):
                 yield f"`late: dead_letter` in the watermark of {name}"
 
     def _without_loops(self, written: dict[str, str]) -> None:
-        """Refuse a topic that the job would write for more than one reason; `written` has the sinks by their topics."""
+        """Raise ValueError for a topic that the job reads and writes, or writes twice; `written`: sinks by topic."""
         letters = self.dead_letters.topic
         if letters in written:
             raise ValueError(
@@ -339,26 +344,26 @@ class Job(Section):
 
     @property
     def brokers(self) -> dict[str, str]:
-        """The settings of `kafka` that are for its clients."""
+        """The settings of `kafka` for Kafka's clients."""
         return {name: value for name, value in (self.kafka or {}).items() if name != _OUTAGE}
 
     @property
     def outage(self) -> int | None:
-        """For how many ms brokers that went away are waited for; None for as long as it takes."""
+        """How long the job waits for unavailable brokers, in ms; None if indefinitely."""
         written = (self.kafka or {}).get(_OUTAGE)
         return None if written is None else duration.parse(written)
 
     @property
     def budget(self) -> Budget:
-        """How its memory is divided."""
+        """The division of the job's memory."""
         return budget(self.memory, self.parallelism)
 
     def python(self) -> Code | None:
-        """The code of its functions, None if it has none. Raises JobError."""
+        """Return the code of the job's functions, None if it has none. Raises JobError if the code cannot be read."""
         if not self.functions or self.code is None:
             return None
         try:
-            # All of it is read, once.
+            # Reading the code reads all of it, so this happens once.
             self._python = self._python or Code.at(self.file.parent / self.code)
         except FunctionError as error:
             raise JobError(str(self.file), [Problem(self.line("code"), "code", str(error))]) from None
@@ -370,13 +375,13 @@ class Job(Section):
         return self._file
 
     def line(self, *path: str | int) -> int:
-        """The line of a field, or of the nearest field around it that the file has."""
+        """Return the line of a field, or of the nearest enclosing field in the file; 0 if unknown."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 0)
 
     def check_runnable(self) -> None:
-        """Raise JobError if something is missing that only a job that runs needs."""
+        """Raise JobError if a setting is missing that only a running job needs."""
         wanted = {
             "kafka": (self.kafka, "where Kafka is, as `{bootstrap.servers: …}`"),
             "checkpoint": (self.checkpoint, "the folder that keeps offsets and state"),
@@ -389,7 +394,7 @@ class Job(Section):
             raise JobError(str(self._file), [Problem(self.line(), "", text) for text in missing])
 
     def read_from(self, file: Path, lines: dict[tuple[str | int, ...], int]) -> Job:
-        """This job, knowing where it was read from."""
+        """Set the file and the lines that the job was read from, and return the job."""
         self._file = file
         self._lines = lines
         return self

@@ -1,4 +1,4 @@
-"""The job's schema registry."""
+"""The schema registry of a job."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from rowkind.service.job.model import Job
 
 
 def open_registry(job: Job) -> Registry:
-    """The registry that the job names, an empty one where it needs none; a folder is looked up beside the job file."""
+    """Return the job's registry, or an empty registry if none is configured.
+
+    A `folder` is relative to the folder of the job file.
+    """
     settings = job.registry
     if settings is None:
         return NoRegistry()
     if "folder" in settings:
         return FolderRegistry(job.file.parent / settings["folder"])
-    from rowkind.avro.confluent_registry import ConfluentRegistry  # noqa: PLC0415 -- slow to load, and not for a folder
+    from rowkind.avro.confluent_registry import ConfluentRegistry  # noqa: PLC0415 -- loads slowly
 
     return ConfluentRegistry(dict(settings))

@@ -1,7 +1,7 @@
-"""`${NAME}`, `${NAME:-default}`, `${file:/path}` and `{file: /path}` in a job file, replaced when it is loaded.
+"""Replacement of `${NAME}`, `${NAME:-default}`, `${file:/path}` and `{file: /path}` when a job file is loaded.
 
-Values that came from outside are kept apart as `Secret` where they configure Kafka or the registry, so that nothing
-that prints a job prints them. `$${` stands for a plain `${`.
+In the sections for Kafka, the registry and the status port, the replaced values are `Secret`, so that printing a job
+does not print them. `$${` is an escaped `${`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PUBLIC = re.compile(
 
 
 class Secret(str):
-    """Text that shows as `***`; using it as a string gives the text itself."""
+    """Text whose `repr` is `***`; as a string it is the text itself."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class Secret(str):
 
 
 class Settings(dict[str, str]):
-    """Settings by librdkafka's names, whose printed form holds neither passwords nor what came from a file."""
+    """Settings by name. Their printed form hides passwords, and values from the environment or from files."""
 
     def __repr__(self) -> str:
         return repr(self.shown())
@@ -37,7 +37,7 @@ class Settings(dict[str, str]):
     __str__ = __repr__
 
     def shown(self) -> dict[str, str]:
-        """The settings fit to be shown."""
+        """Return the settings with secrets hidden."""
         return {
             name: HIDDEN if isinstance(value, Secret) or is_sensitive(name) else str(value)
             for name, value in self.items()
@@ -45,16 +45,16 @@ class Settings(dict[str, str]):
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a setting of this name usually holds a secret."""
+    """Return whether a setting of this name usually is a secret."""
     return bool(re.search(r"password|secret|token|user\.info|jaas|key\.pem|credential", name))
 
 
 class SubstitutionError(ValueError):
-    """A reference that leads nowhere."""
+    """A reference that cannot be replaced."""
 
 
 def substitute(text: str, environment: Mapping[str, str], folder: Path) -> str:
-    """The text with its references replaced; relative files are looked up in `folder`. Raises SubstitutionError."""
+    """Return the text with its references replaced; file paths are relative to `folder`. Raises SubstitutionError."""
 
     def replace(match: re.Match[str]) -> str:
         if match[1]:
@@ -66,7 +66,7 @@ def substitute(text: str, environment: Mapping[str, str], folder: Path) -> str:
             raise SubstitutionError(
                 f"{match[0]!r} is not understood: expected ${{NAME}}, ${{NAME:-default}} or ${{file:/path}}"
             )
-        # As in a shell, `:-` also replaces a variable that is set to nothing.
+        # As in a shell, `:-` also replaces an empty variable.
         value = environment.get(name[1])
         if name[2] is not None:
             return value or name[2]
@@ -80,7 +80,7 @@ def substitute(text: str, environment: Mapping[str, str], folder: Path) -> str:
 
 
 def read_secret(path: str, folder: Path) -> str:
-    """The content of a file without the line end at its end. Raises SubstitutionError."""
+    """Return the content of a file without trailing line breaks. Raises SubstitutionError if it cannot be read."""
     try:
         return (folder / path.strip()).read_text().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -89,10 +89,10 @@ def read_secret(path: str, folder: Path) -> str:
 
 
 def references(text: str) -> bool:
-    """Whether there is anything to replace in the text."""
+    """Return whether the text has references."""
     return _REFERENCE.search(text) is not None
 
 
 def protect(name: str, value: str) -> str:
-    """A value from outside for the setting `name`: hidden unless the setting is known to be harmless."""
+    """Return the value of the setting `name`, as a Secret unless the setting is known to be harmless."""
     return value if _PUBLIC.fullmatch(name) and not is_sensitive(name) else Secret(value)

@@ -1,4 +1,4 @@
-"""A source table in a job file, and how its topic is read."""
+"""The source tables of a job file: topic, format, columns, row kind, watermark and start."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from rowkind.service.physical.row_kind import PRESETS, RowKindHeader, spellings
 from rowkind.service.physical.source_table import KeyFormatName, OnBadUpdate, OnExpire, Start, TopicFormat
 
 _MOST_DIGITS = 38
-"""Of a decimal, as in Spark and Flink: more can be handed on, but not be computed with or compared."""
+"""The maximum precision of a decimal, as in Spark and Flink. Wider decimals can only be passed through."""
 
 _UNAVAILABLE = "__debezium_unavailable_value"
-"""Debezium's default."""
+"""Debezium's default placeholder for a large value that an update left unchanged."""
 
 Policy = Literal["insert", "dead_letter", "fail"]
 
 
 class RowKindSettings(Section):
-    """How a topic tells the row kind: a header, its spelling (`preset` or `values`), and what if it is not there.
+    """How records encode their row kind: a header, its spelling (`preset` or `values`), and how to treat other records.
 
-    A preset's name alone is short for it: `row_kind: ordinal`.
+    `row_kind: ordinal` is short for `row_kind: {preset: ordinal}`.
     """
 
     header: str = "op"
-    """The name of the header; of several in a record the last counts."""
+    """The name of the header. If a record has it several times, the last one counts."""
 
     preset: str = "rowkind"
-    """A spelling that is known: `rowkind` (`+I`, `-U`, `+U`, `-D`), `ordinal` (0 to 3), `words` (insert, update_before,
+    """A predefined spelling: `rowkind` (`+I`, `-U`, `+U`, `-D`), `ordinal` (0 to 3), `words` (insert, update_before,
     update_after, update, delete), `debezium` (c, r, u, d) or `diff` (1, -1)."""
 
     values: dict[str, str] | None = None
-    """A spelling of your own in its place: the header's text to the row kind, `{new: +I, gone: -D}`."""
+    """A spelling of your own, instead of a preset: header text to row kind, `{new: +I, gone: -D}`."""
 
     missing: Policy | None = None
-    """What becomes of a record without the header: it is an insertion, a dead letter, or the end of the job. If left
-    out, an insertion in a table of mode `append`, and elsewhere a dead letter."""
+    """How to treat a record without the header. `insert`: as an insertion. `dead_letter`: as a dead letter. `fail`: the
+    job ends. If omitted, `insert` in a table of mode `append`, and `dead_letter` elsewhere."""
 
     unknown: Policy = "dead_letter"
-    """What becomes of a record with another text in the header."""
+    """How to treat a record whose header has an unknown value."""
 
     @model_validator(mode="before")
     @classmethod
@@ -72,7 +72,7 @@ class RowKindSettings(Section):
         return value
 
     def physical(self, mode: ChangelogMode) -> RowKindHeader:
-        """The header as the plan has it, of a topic of this mode."""
+        """Return the header for the plan; `mode` is the topic's changelog mode."""
         values = PRESETS[self.preset]
         if self.values is not None:
             values = {word.encode(): _SYMBOLS[kind] for word, kind in self.values.items()}
@@ -84,23 +84,25 @@ _SYMBOLS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
 
 
 class From(Section):
-    """Where a topic is read from when there is no checkpoint. `start: latest` is short for `start: {at: latest}`."""
+    """Where to start reading a topic if there is no checkpoint. `start: latest` is short for `start: {at: latest}`."""
 
     at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
-    """The first record that there is, the end, or what `timestamp` or `offsets` say, which need no `at`."""
+    """`earliest`: the first existing record. `latest`: the end. `timestamp` or `offsets`: the setting of that name,
+    which needs no `at`."""
 
     timestamp: Moment | None = None
-    """The first record of each partition that is as young as this time; without a zone it is UTC."""
+    """The first record of each partition with this timestamp or a later one. A time without a zone is UTC."""
 
     offsets: dict[int, int] = Field(default_factory=dict)
-    """Partition to offset; partitions that are not named are read from their start."""
+    """Partition to offset. Partitions without an entry are read from their start."""
 
     on_lost: Literal["fail", "earliest", "latest"] = "fail"
-    """What becomes of the job when retention has taken records that it has not read: it ends, or goes on with the first
-    record that is left, or with those that come."""
+    """What the job does if retention has deleted records that it has not read. `fail`: it ends. `earliest`: it
+    continues with the first remaining record. `latest`: it continues with new records."""
 
     on_recreated: Literal["fail", "restart"] = "fail"
-    """What becomes of the job when the topic was deleted and made anew: it ends, or is rebuilt from nothing."""
+    """What the job does if the topic was deleted and recreated. `fail`: it ends. `restart`: it rebuilds its state and
+    results from the new topic."""
 
     @model_validator(mode="before")
     @classmethod
@@ -122,7 +124,7 @@ class From(Section):
         return self
 
     def physical(self) -> Start:
-        """The start as the plan has it; a time without a zone is UTC."""
+        """Return the start for the plan; a time without a zone is UTC."""
         moment = self.timestamp
         if moment is not None and moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
@@ -131,26 +133,27 @@ class From(Section):
 
 
 class WatermarkSettings(Section):
-    """Until when rows of a table may still come: the highest time seen, less the `delay`.
+    """The watermark of a table: the highest time seen, minus `delay`. Rows with an earlier time are late.
 
-    A column's name alone is short for it: `watermark: at`.
+    `watermark: at` is short for `watermark: {column: at}`.
     """
 
     column: str
-    """The column with the time of a row, or an expression of SQL over the columns."""
+    """The column with a row's time, or a SQL expression over the columns."""
 
     delay: int | str = 0
-    """By how much rows may be out of order: a length of time, or an expression too, an INTERVAL or a CASE of them."""
+    """How far rows may be out of order: a length of time, or a SQL expression (an INTERVAL, or a CASE of intervals)."""
 
     idle: Annotated[int, LengthOfTime] = 30_000
-    """A partition of which nothing comes for so long does not hold the watermark back."""
+    """A partition without new records for this long no longer delays the watermark."""
 
     late: Literal["drop", "dead_letter"] = "drop"
-    """What becomes of a row that comes too late for everything that it could change, beside being counted."""
+    """What happens to a row that arrives too late to change any result. It is counted in any case. `drop`: it is
+    dropped. `dead_letter`: it becomes a dead letter."""
 
     allowed_lateness: Annotated[int, LengthOfTime] = 0
-    """State is kept for so long after the watermark has passed it, and rows that come as late as that are still taken:
-    they correct what has gone out, final rows as well."""
+    """How long state is kept after the watermark has passed it. Rows that are late by no more than this are still
+    accepted. They correct earlier results, final rows included."""
 
     @model_validator(mode="before")
     @classmethod
@@ -179,7 +182,7 @@ class WatermarkSettings(Section):
 
 
 def _length(value: Any, negative: str) -> int:
-    """A length of time in ms, which may be nothing, as a job file has it. Raises ValueError."""
+    """Parse a length of time that may be zero. Returns ms; raises ValueError, with `negative` if it is negative."""
     text = str(value).strip()
     if text.startswith("-"):
         raise ValueError(negative)
@@ -191,99 +194,102 @@ def _length(value: Any, negative: str) -> int:
 
 
 class Table(Section):
-    """A source topic, under the name that the SQL has for it."""
+    """A source topic. The key is the table's name in SQL."""
 
     topic: TopicName = ""
-    """The topic's name; that of the table if left out."""
+    """The topic's name. If omitted, the name of the table."""
 
     format: TopicFormat = "avro"
-    """How values and keys are written: Avro with the registry's number in front, Avro alone, or JSON."""
+    """How values and keys are written. `avro`: Avro with the schema's id. `plain_avro`: Avro alone. `json`: JSON."""
 
     mode: Literal["append", "upsert", "retract", "debezium"]
-    """What its changes say: rows that only come; the newest row of each primary key, and null once it is gone; rows
-    that come and are taken back, by the header of `row_kind`; or Debezium's envelopes."""
+    """What the records mean. `append`: rows that are only inserted. `upsert`: the current row of each primary key, and
+    null once it is deleted. `retract`: rows that are inserted and retracted, as the header of `row_kind` says.
+    `debezium`: Debezium's envelopes."""
 
     columns: dict[str, str] | None = None
-    """Its columns, name to SQL type, each with or without NOT NULL. Without `columns` and `schema` they are the
-    registry's, under `<topic>-value`."""
+    """The columns, name to SQL type, each with or without NOT NULL. Without `columns` and `schema`, the columns come
+    from the registry's subject `<topic>-value`."""
 
     schema_file: str | None = Field(default=None, alias="schema")
-    """A file with its Avro schema in place of `columns`, seen from the job file."""
+    """A file with the Avro schema, instead of `columns`. The path is relative to the job file."""
 
     units: dict[str, TimeUnit] = Field(default_factory=dict)
-    """The unit of numbers in columns that are dates, times or timestamps, column to unit, where the topic does not say
-    it: `{day: days, at: millis}`. A date has `days`, the others `seconds`, `millis`, `micros` or `nanos`."""
+    """The unit of numbers in DATE, TIME and TIMESTAMP columns, column to unit, if the topic does not declare it:
+    `{day: days, at: millis}`. A date has `days`, the others `seconds`, `millis`, `micros` or `nanos`."""
 
     record: str | None = None
-    """The full name of the table's record type, such as `com.example.Order`, where the topic has several: records of
-    other types are left out."""
+    """The full name of the table's record type, such as `com.example.Order`, if the topic has several types. Records of
+    other types are ignored."""
 
     key_format: KeyFormatName | None = Field(default=None, alias="key.format")
-    """How keys are written, if not as values are: `string`, the text without quotes; `long`, 8 bytes; `json`; or `avro`
-    with the registry's number in front. Keys are read where a value is null."""
+    """How keys are written, if not like values. `string`: text without quotes. `long`: 8 bytes. `json`: JSON. `avro`:
+    Avro with the schema's id. The key of a record is read if its value is null."""
 
     primary_key: ColumnNames = ()
-    """The columns by which a row is replaced or taken back. They are NOT NULL."""
+    """The columns that identify a row when it is replaced or retracted. They are NOT NULL."""
 
     exact: bool = False
-    """A promise of the producer's: every update comes as -U and +U, and every -U and -D takes back a row that was sent.
-    Without it the job keeps the rows of the table wherever somebody depends on that. Of a `debezium` table it means
-    that both rows of an envelope are read; its rows are kept all the same: a snapshot may bring them again."""
+    """A guarantee of the producer: every update is a -U followed by a +U, and every -U and -D retracts a row that was
+    sent. Without it, the job stores the table's rows wherever a query depends on old rows. For a `debezium` table it
+    means that both rows of an envelope are read. The job still stores the rows, because a snapshot may repeat them."""
 
     on_truncate: Literal["refuse", "empty"] = "refuse"
-    """What becomes of a `debezium` table when the database truncates it: the event is a dead letter and the rows stay,
-    or all rows are retracted, for which the job keeps them. The connector needs `skipped.operations: none`."""
+    """What happens if the database truncates a `debezium` table. `refuse`: the event is a dead letter, and the rows
+    stay. `empty`: all rows are retracted, for which the job stores them. The connector needs `skipped.operations:
+    none`."""
 
     on_bad_update: OnBadUpdate = "keep"
-    """What becomes of a row when its update is a dead letter, in a table of mode `upsert`, or `debezium` without
-    `exact`: the row is kept as it was or retracted, or the columns that cannot be read are NULL, where they may be."""
+    """What happens to a row if its update is a dead letter, in a table of mode `upsert`, or `debezium` without `exact`.
+    `keep`: the row stays as it was. `retract`: it is retracted. `null`: it is replaced, with NULL in the columns that
+    cannot be read, if these columns may be NULL."""
 
     unavailable_value: str | None = Field(default=None, min_length=1)
-    """What Debezium writes in place of a large value that an update left unchanged: `unavailable.value.placeholder` of
-    the connector. A row that has it in a column that is read is a dead letter. If left out, it is Debezium's default,
-    `__debezium_unavailable_value`, in tables of mode `debezium` and `upsert`, and elsewhere nothing."""
+    """The text that Debezium writes instead of a large value that an update left unchanged: the connector's
+    `unavailable.value.placeholder`. A row that has this text in a column that a query reads is a dead letter. If
+    omitted, Debezium's default `__debezium_unavailable_value` in tables of mode `debezium` and `upsert`, and no text
+    elsewhere."""
 
     ttl: Duration | None = None
-    """A row that was written so long ago is forgotten: what was made of it stays in the results. If left out, the
-    job's."""
+    """How long after it was last written a row expires. If omitted, the job's `ttl`."""
 
     on_expire: OnExpire | None = None
-    """Whether a row whose `ttl` is over is only forgotten, or taken back from the results as if it had been deleted. If
-    left out, the job's."""
+    """What happens to an expired row: see `on_expire` of the job. If omitted, the job's `on_expire`."""
 
     watermark: WatermarkSettings | None = None
-    """Until when its rows may come, which closes windows and lets state go."""
+    """The table's watermark, which closes windows and evicts state."""
 
     row_kind: RowKindSettings = RowKindSettings()
-    """How a record says whether its row is inserted, updated or deleted."""
+    """How a record encodes whether its row is inserted, updated or deleted."""
 
     start: From = From()
-    """Where it is read from when there is no checkpoint."""
+    """Where to start reading if there is no checkpoint."""
 
     @property
     def changelog(self) -> ChangelogMode:
-        """What its changes say. Of Debezium's old rows only the key is read, unless the table is `exact`."""
+        """The topic's changelog mode. Debezium is `upsert` (only old keys are read), or `retract` if it is `exact`."""
         if self.mode == "debezium":
             return "retract" if self.exact else "upsert"
         return self.mode
 
     @property
     def unavailable(self) -> str | None:
-        """The text that stands for a value which Debezium does not know."""
+        """The placeholder for a value that Debezium does not know; None if the table has no placeholder."""
         return self.unavailable_value or (_UNAVAILABLE if self.mode in ("debezium", "upsert") else None)
 
     @property
     def repeats(self) -> bool:
-        """Whether a row may be sent again that is there, under its primary key: another snapshot of Debezium's does.
+        """Whether an existing row may be sent again with its primary key, as a second Debezium snapshot does.
 
-        Such a table is not `exact`, whatever the job says: its rows are kept where somebody depends on old ones.
+        Such a table is not treated as `exact`, even if the job says so: its rows are stored where a query depends on
+        old rows.
         """
         return self.mode == "debezium" and bool(self.primary_key)
 
     @field_validator("on_bad_update", mode="before")
     @classmethod
     def _null(cls, value: Any) -> Any:
-        """The word, which YAML takes for nothing."""
+        """Return the word `null`, which YAML parses as None."""
         return "null" if value is None else value
 
     @field_validator("columns")
@@ -295,7 +301,7 @@ class Table(Section):
             except SchemaError as error:
                 raise ValueError(str(error)) from None
             for field in record.fields:
-                # An Avro schema may have more, which then are handed on.
+                # An Avro schema may declare more digits; such values are only passed through.
                 wide = next((each.required for each in field.type.walk() if each.precision > _MOST_DIGITS), None)
                 if wide is not None:
                     raise ValueError(
@@ -307,7 +313,7 @@ class Table(Section):
     @model_validator(mode="before")
     @classmethod
     def _nested(cls, value: Any) -> Any:
-        """`key: {format: …}` is `key.format: …`, as in the SQL of others."""
+        """Accept `key: {format: …}` for `key.format: …`, the spelling of Flink's options."""
         if isinstance(value, dict) and isinstance(key := value.get("key"), dict) and [*key] == ["format"]:
             rest = {name: each for name, each in value.items() if name != "key"}
             return {"key.format": key["format"], **rest}

@@ -1,1 +1,1 @@
-"""Topics read and written, offsets, transactions, progress, dead letters; knows no Spark."""
+"""Kafka: reading and writing topics, offsets, transactions, progress and dead letters. Does not depend on Spark."""

@@ -1,8 +1,8 @@
-"""How old the records of a batch are, counted so that it can ride with the blocks.
+"""Count the records of a batch by their age, for the latency histogram.
 
-What a record has waited for is known when its batch has ended. Until then its time rides along, as coarsely as is good
-enough for a histogram: to an eighth of how old it is when it is read. So a batch has a few dozen times, whatever
-it is made of.
+A record's latency is known only when its batch has ended. Until then, record times travel with the blocks as counters.
+Times are rounded to an eighth of the record's age when it is read, which is precise enough for a histogram. So a batch
+has at most a few dozen distinct times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _EXACT_BITS = 3
 
 
 def ages(table: str, made: Made, now: float) -> dict[str, float]:
-    """The samples of a table's records that were `made` then, at Unix time `now`."""
+    """Return the latency counters of a table's records with the times `made`, as of `now` (Unix time in seconds)."""
     old = np.maximum(now * 1000 - made.at, 1)
     step = np.int64(1) << np.maximum(np.log2(old).astype(np.int64) - _EXACT_BITS, 0)
     times, which = np.unique(made.at // step * step + step // 2, return_inverse=True)

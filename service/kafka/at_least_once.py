@@ -1,8 +1,7 @@
-"""At least once, for upsert topics: no transaction, and a task ends only when the brokers have everything.
+"""At-least-once writing for upsert topics: no transaction; a task ends when the brokers have acknowledged everything.
 
-A batch that is written again after a crash repeats upserts and deletes, which changes nothing for a consumer that keeps
-the last value of each key. This requires that the batch is the same: its progress is recorded before its results are
-sent.
+A batch that is written again after a crash repeats upserts and deletes. This changes nothing for a consumer that keeps
+the last value of each key, if the repeated batch is the same. So the progress is recorded before the results are sent.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from rowkind.service.kafka.spec import WriterSpec
 
 
 class _Deliveries:
-    """A producer, what it writes, how many partitions its topics have, and the first of the messages' failures."""
+    """A producer with the partition counts of its topics, and the first delivery failure."""
 
     def __init__(self, spec: WriterSpec) -> None:
         self.spec = spec
@@ -46,19 +45,19 @@ _kept: dict[tuple[str, str], _Deliveries] = {}
 
 
 def write(spec: WriterSpec, outgoing: RecordBuilder) -> None:
-    """Write and wait until all is acknowledged. Raises a ChangelogError, after which the task is to be done again."""
+    """Write, and wait until all is acknowledged. Raises ChangelogError, after which the task must be retried."""
     topics = outgoing.topics or [str(spec.dead_letter_topic)]
     with _delivering(spec, f"writing to {', '.join(topics)}") as deliveries:
         send(deliveries.producer, spec, outgoing, deliveries.partitions)
 
 
 def record(spec: WriterSpec, batch_partition: BatchPartition) -> None:
-    """Write the progress of a query that writes nothing exactly once. Raises a ChangelogError, as above."""
+    """Write the progress of a query that writes nothing exactly once. Raises ChangelogError as `write` does."""
     push_progress(spec, Progress.of(spec, batch_partition))
 
 
 def push_progress(spec: WriterSpec, after: Progress) -> None:
-    """Write a progress, which is read from then on. Raises a ChangelogError, as above."""
+    """Write a progress and wait until readers can see it. Raises ChangelogError as `write` does."""
     topic = spec.progress_topic
     with _delivering(spec, f"writing to {topic}") as deliveries:
         push(deliveries.producer, topic, after.to_bytes(), after.key, after.partition)
@@ -66,7 +65,7 @@ def push_progress(spec: WriterSpec, after: Progress) -> None:
 
 @contextmanager
 def _delivering(spec: WriterSpec, doing: str) -> Iterator[_Deliveries]:
-    """A producer; what is handed to it inside is acknowledged afterwards."""
+    """Yield a producer. Messages given to it inside the context are acknowledged when the context ends."""
     cache = (servers(spec.kafka), spec.query)
     deliveries = _kept.pop(cache, None)
     try:

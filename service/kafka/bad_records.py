@@ -1,4 +1,4 @@
-"""Which records are no rows, and why."""
+"""Records that cannot be decoded to rows, and why."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rowkind.operators.columns.changes import Indices
 
 
 class Faults:
-    """What is wrong with some records: the stage at which each failed, and the reason, the first one that was found.
+    """The faults of a set of records: for each bad record, the stage at which it failed and the first reason found.
 
-    `nulls` are those with a NULL in a column that has none. A record that is left out is bad without a reason.
+    `nulls` are the records with a NULL in a NOT NULL column. A record that the table skips is `bad` without a reason.
     """
 
     def __init__(self, count: int) -> None:
@@ -21,22 +21,22 @@ class Faults:
         self.nulls: list[int] = []
 
     def add(self, at: int, stage: str, reason: str) -> None:
-        """One record."""
+        """Mark one record as bad. Only the first fault of a record counts."""
         if not self.bad[at]:
             self.bad[at] = True
             self.reasons[at] = (stage, reason)
 
     def add_all(self, where: Indices, stage: str, reason: str) -> None:
-        """Some records for one reason."""
+        """Mark several records as bad for the same reason."""
         for at in where.tolist():
             self.add(at, stage, reason)
 
     def leave_out(self, where: Indices) -> None:
-        """Records that the table does not take, and that are no mistake."""
+        """Skip records that the table does not select. They are no error."""
         self.bad[where] = True
 
     def add_decoded(self, where: Indices, stage: str, decoded: Decoded) -> None:
-        """What decoding has found in these records."""
+        """Mark the records that failed to decode, with the decoder's reasons."""
         for row in np.flatnonzero(decoded.bad).tolist():
             at = int(where[row])
             self.add(at, stage, decoded.reason(row))

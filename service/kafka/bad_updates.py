@@ -1,10 +1,10 @@
-"""What becomes of the row of a key when its update is a dead letter, where the job says more than to keep it.
+"""Apply the job's `on_bad_update` policy to the row of a key whose update became a dead letter.
 
-    retract    the row goes: what is known is that it is not what it was
-    null       the columns that could not be read are NULL, if they may be; else the row is kept
+    retract    the row is deleted, because its old value is known to be outdated
+    null       the columns that could not be read become NULL if they are nullable; otherwise the row is kept
 
-The record is a dead letter in any case. It is read again with fewer columns: with the key alone, or with each column by
-itself to see which ones are bad. That costs something for bad records only.
+With the policy `keep` there is nothing to do. The record becomes a dead letter under every policy. It is decoded again
+with fewer columns: with the key alone, or with one column at a time to find the bad ones. Good records cost no more.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from rowkind.service.kafka.record import Records
 from rowkind.service.physical.node import PhysicalScan
 
 _STAGES = ("framing", "schema", "value")
-"""Where a record fails whose row is not known; at the others it is not even known that it is an update."""
+"""The stages at which a bad record is known to be an update of a row. At other stages even that is unknown."""
 
 
 def decoder_of(scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> Decoder:
-    """The decoder of a scan, with what its table asks for bad updates."""
+    """Return the decoder of a scan, with its table's policy for bad updates."""
     kind = Decoder if scan.source.on_bad_update == "keep" else SalvagingDecoder
     return kind(scan, registry, tolerate=tolerate, promises=promises)
 
 
 class SalvagingDecoder(Decoder):
-    """Decodes as `Decoder` does, and makes of bad updates what the table says."""
+    """A `Decoder` that also applies the table's policy to bad updates."""
 
     def __init__(self, scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> None:
         super().__init__(scan, registry, tolerate=tolerate, promises=promises)
@@ -50,13 +50,13 @@ class SalvagingDecoder(Decoder):
         self._narrow: dict[Sequence[str], Decoder] = {}
 
     def decode(self, records: Records) -> DecodedRecords:
-        """The rows of `records` in their order, those of bad updates too, and the dead letters."""
+        """Return the rows of `records` in their order, with those derived from bad updates, and the dead letters."""
         decoded = super().decode(records)
         key = self._scan.source.primary_key
         numbers = ArrivalNumber.pack(records.offset, records.partition)
         bad = _numbers(each for each in decoded.letters if each.stage in _STAGES)
         at = np.flatnonzero(np.isin(numbers, bad))
-        # A plan that does not read the key reads no rows.
+        # A plan that does not read the key does not use the rows.
         if not len(at) or not set(key) <= set(self._reader.names):
             return decoded
         salvage = self._retracted if self._scan.source.on_bad_update == "retract" else self._with_nulls
@@ -71,7 +71,7 @@ class SalvagingDecoder(Decoder):
         return replace(decoded, rows=rows.take(np.argsort(place, kind="stable")), counters=counters)
 
     def _retracted(self, records: Records) -> Iterator[Rows]:
-        """Deletes of the rows of these records, by the keys in their values, or else by their Kafka keys."""
+        """Delete the rows of these records, found by the keys in their values, or else by their Kafka keys."""
         key = self._scan.source.primary_key
         found = self._narrowed(key).decode(records)
         gone = replace(found.rows, kind=np.full(len(found.rows), RowKind.DELETE, np.int8))
@@ -83,7 +83,7 @@ class SalvagingDecoder(Decoder):
         yield deletes.filter(~faults.bad[at])
 
     def _with_nulls(self, records: Records) -> Iterator[Rows]:
-        """The rows of these records with NULL in the columns that cannot be read, where these may be NULL."""
+        """Return the rows of these records with NULL in the unreadable columns, if all of those are nullable."""
         key = self._scan.source.primary_key
         wrong: dict[int, list[str]] = {row: [] for row in range(len(records))}
         for name in self._reader.names:
@@ -98,26 +98,26 @@ class SalvagingDecoder(Decoder):
             yield replace(found.rows, payload=self._widened(good, found.rows.payload))
 
     def _narrowed(self, names: Sequence[str]) -> Decoder:
-        """A decoder that reads these columns alone."""
+        """Return a decoder that reads only these columns."""
         if names not in self._narrow:
             calc = replace(self._scan.calc, input=self._reader.select(names))
             self._narrow[names] = Decoder(replace(self._scan, calc=calc), self._registry, tolerate=True)
         return self._narrow[names]
 
     def _widened(self, names: Collection[str], payload: pa.BinaryArray) -> pa.BinaryArray:
-        """Rows of these columns as rows of all columns, the others NULL, or what comes nearest to it."""
+        """Extend rows of these columns to all columns; the others are NULL, or their type's empty value if NOT NULL."""
         columns = [field.name if field.name in names else nothing(field.type) for field in self._reader.fields]
         return codec.read(self._reader.select(names), payload).assemble(self._reader, columns)
 
     @staticmethod
     def _failed(records: Records, decoded: DecodedRecords) -> Indices:
-        """Which of the records were no rows."""
+        """Return which of the records could not be decoded."""
         bad = _numbers(decoded.letters)
         return np.flatnonzero(np.isin(ArrivalNumber.pack(records.offset, records.partition), bad))
 
 
 def _numbers(letters: Iterator[DeadLetter] | Sequence[DeadLetter]) -> Indices:
-    """The arrival numbers of the records that became these dead letters."""
+    """Return the arrival numbers of the records that became these dead letters."""
     places = [(each.offset, each.partition) for each in letters]
     offsets, partitions = np.array(places, np.int64).reshape(-1, 2).T
     return ArrivalNumber.pack(offsets, partitions)

@@ -1,6 +1,6 @@
-"""How clients are set up: the job's librdkafka settings, and ours beneath and above them.
+"""Settings of Kafka clients: the job's librdkafka settings, merged with Rowkind's own.
 
-What only tunes stands beneath the user's settings and can be changed by them; what correctness rests on stands above.
+Rowkind's tuning settings are defaults that the job may override. Settings that correctness depends on always win.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowkind.service.kafka.errors import MissingTopicError, RefusedError, refuse
 Reply = TypeVar("Reply")
 
 KafkaSettings = Mapping[str, str]
-"""librdkafka settings by their own names, as the job has them."""
+"""librdkafka settings by librdkafka's names, as they appear in the job."""
 
 ANSWER_SECONDS = 10.0
 """How long a broker may take to answer a question before it counts as unreachable."""
@@ -32,18 +32,18 @@ _LEADERLESS = {
 }
 
 _CLIENT = {
-    # librdkafka's own lines go to standard error past any logging. What matters of them comes as errors too, and is
-    # told once and whole; `log_level: 6` among the job's settings brings the lines back.
+    # librdkafka writes its own log lines to standard error, bypassing all logging. Important ones are also raised as
+    # errors and reported once, in full. `log_level: 6` in the job's settings brings the lines back.
     "log_level": 2,
 }
 _CONSUMER = {
-    # A fetch at the end of a partition must not hold up the others on the same connection.
+    # A fetch at the end of a partition must not delay other fetches on the same connection.
     "fetch.wait.max.ms": 5,
-    # After the local queue was full for a moment, librdkafka rests for this long: 1000 by default, which cost
-    # three quarters of the throughput.
+    # librdkafka pauses for this many ms after its local queue was full. The default of 1000 cost three quarters of the
+    # throughput.
     "fetch.queue.backoff.ms": 1,
-    # What has been fetched beyond a batch's end is thrown away and fetched again by the next one. At 100,000 messages a
-    # partition, librdkafka's default, that was as much as what was read, and half of what the broker had to do.
+    # Records fetched beyond a batch's end are thrown away and fetched again by the next batch. At librdkafka's default
+    # of 100,000 messages per partition, this doubled the fetched volume and the broker's work.
     "queued.min.messages": 5_000,
     "queued.max.messages.kbytes": 32768,
 }
@@ -59,35 +59,35 @@ _PRODUCER = {
     "batch.size": 1_000_000,
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 131_072,
-    # How large a message may be is up to its topic, which says so: there is one place to set it.
+    # The topic limits the message size and rejects larger messages. A second limit in the client would only conflict.
     "message.max.bytes": 1_000_000_000,
 }
 _PRODUCER_FIXED = {
     "enable.idempotence": True,
     "acks": "all",
-    # The Java clients' default, so that other producers and consumers find a key where they expect it.
+    # The default of Java clients, so that other producers and consumers find a key in the expected partition.
     "partitioner": "murmur2_random",
     "delivery.report.only.error": True,
 }
 
 
 def servers(kafka: KafkaSettings) -> str:
-    """The address as the user wrote it, for messages."""
+    """Return the broker address as the user wrote it, for messages."""
     return kafka.get("bootstrap.servers", "(bootstrap.servers is not set)")
 
 
 def consumer_settings(kafka: KafkaSettings) -> dict[str, Any]:
-    """Settings of a consumer that reads assigned partitions and nothing that is not committed."""
+    """Return the settings of a consumer that reads assigned partitions, committed records only."""
     return {**_CLIENT, **_CONSUMER, "group.id": "rowkind", **kafka, **_CONSUMER_FIXED}
 
 
 def producer_settings(kafka: KafkaSettings) -> dict[str, Any]:
-    """Settings of an idempotent producer."""
+    """Return the settings of an idempotent producer."""
     return {**_CLIENT, **_PRODUCER, **kafka, **_PRODUCER_FIXED}
 
 
 def transactional_settings(kafka: KafkaSettings, transactional_id: str, timeout_ms: int) -> dict[str, Any]:
-    """Settings of a producer that writes in transactions."""
+    """Return the settings of a transactional producer."""
     return {
         **producer_settings(kafka),
         "transactional.id": transactional_id,
@@ -97,7 +97,7 @@ def transactional_settings(kafka: KafkaSettings, transactional_id: str, timeout_
 
 
 def reach(kafka: KafkaSettings, seconds: float = ANSWER_SECONDS) -> AdminClient:
-    """An admin client of brokers that answer. Raises UnreachableError or RefusedError, with the broker's own words."""
+    """Return an admin client once the brokers answer. Raises UnreachableError or RefusedError with Kafka's message."""
     complaints: list[KafkaError] = []
     try:
         settings: dict[str, Any] = {**_CLIENT, **kafka, "error_cb": complaints.append}
@@ -119,7 +119,7 @@ def reach(kafka: KafkaSettings, seconds: float = ANSWER_SECONDS) -> AdminClient:
 
 
 def patiently(ask: Callable[[], Reply]) -> Reply:
-    """The answer to a question that is asked again while partitions change their leader, as new ones do too."""
+    """Call `ask` and return its result, retrying while a partition's leader changes or is not elected yet."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while True:
         try:
@@ -131,9 +131,9 @@ def patiently(ask: Callable[[], Reply]) -> Reply:
 
 
 def heard(ask: Callable[[], Reply]) -> Reply:
-    """The answer to a question about topics, asked again for a moment while one of them is not there.
+    """Call `ask` and return its result, retrying for 2 s while a topic appears to be missing.
 
-    A topic that was just made is known to the controller, from which each broker hears of it by and by.
+    The controller knows a newly created topic at once; the other brokers learn of it with a delay.
     Raises MissingTopicError.
     """
     deadline = time.monotonic() + _HEARSAY_SECONDS
@@ -147,7 +147,7 @@ def heard(ask: Callable[[], Reply]) -> Reply:
 
 
 def count_partitions(client: Any, topic: str) -> int:
-    """How many partitions a topic has, as any client sees it. Raises KafkaException, also where it is not there."""
+    """Return how many partitions a topic has, as `client` sees it. Raises KafkaException, also if there is no topic."""
     metadata = client.list_topics(topic, ANSWER_SECONDS).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)

@@ -1,6 +1,6 @@
-"""What the driver asks of the brokers: which partitions a source has, and which offsets they hold.
+"""The driver's queries to the brokers: the partitions of a source and their offsets.
 
-The end of a partition is its last stable offset: what lies behind it belongs to transactions that are still open.
+The end of a partition is its last stable offset. Records from there on belong to transactions that are still open.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from rowkind.service.kafka.offsets import At, Range
 
 @dataclass(frozen=True)
 class Topics:
-    """Kafka's id of each topic, and all partitions there are."""
+    """Topics as the brokers know them: Kafka's id of each topic, and all of their partitions."""
 
     ids: Mapping[str, str]
     partitions: tuple[At, ...]
 
 
 class Cluster:
-    """Questions to the brokers. Each may raise a ChangelogError within seconds; whoever runs the query may wait."""
+    """Queries to the brokers. Each may raise a ChangelogError within seconds; the caller decides whether to wait."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self.kafka = kafka
         self._client: AdminClient | None = None
 
     def topics(self, names: Iterable[str]) -> Topics:
-        """The topics of these names with their partitions of now. Raises MissingTopicError."""
+        """Return the named topics with their current partitions. Raises MissingTopicError."""
         wanted = sorted(names)
         return heard(lambda: self._topics(wanted))
 
     def present(self, names: Iterable[str]) -> Topics:
-        """Those of these topics that are there, with their partitions of now."""
+        """Return the named topics that exist, with their current partitions."""
         return self._topics(sorted(names), all_of_them=False)
 
     def _topics(self, names: list[str], *, all_of_them: bool = True) -> Topics:
@@ -63,39 +63,39 @@ class Cluster:
         return Topics(ids, tuple(sorted(partitions)))
 
     def earliest(self, partitions: Iterable[At]) -> dict[At, int]:
-        """The offset of the first record that is left in each partition, or could be."""
+        """Return the first offset of each partition: that of its first record, or of the next one if it is empty."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def ends(self, partitions: Iterable[At]) -> dict[At, int]:
-        """The last stable offset of each partition."""
+        """Return the last stable offset of each partition."""
         return self.ends_with_epochs(partitions)[0]
 
     def ends_with_epochs(self, partitions: Iterable[At]) -> tuple[dict[At, int], dict[At, int]]:
-        """The last stable offset of each partition, and the number of its leader, as far as it has one."""
+        """Return the last stable offset of each partition, and its leader epoch if there is one."""
         found = self._found(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         epochs = {at: each.leader_epoch for at, each in found.items() if each.leader_epoch is not None}
         return {at: each.offset for at, each in found.items()}, epochs
 
     def written(self, partitions: Iterable[At]) -> dict[At, int]:
-        """The offset behind the last record of each partition, also of those in transactions that are still open."""
+        """Return the offset after the last record of each partition, including records of transactions still open."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         return self._offsets(partitions, latest, IsolationLevel.READ_UNCOMMITTED)
 
     def at_time(self, partitions: Iterable[At], timestamp_ms: int) -> dict[At, int]:
-        """The first offset in each partition whose record is not older; the end where there is none."""
+        """Return the first offset in each partition whose record is not older; the end if there is none."""
         wanted = tuple(partitions)
         found = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
         later = [at for at in wanted if found[at] < 0]
         return {**found, **(self.ends(later) if later else {})}
 
     def first_times(self, partitions: Iterable[At]) -> dict[At, int]:
-        """The time of the first record of each partition, in ms since the epoch, where there is one."""
+        """Return the time of the first record of each partition, in ms since the epoch, if there is one."""
         found = self._found(partitions, OffsetSpec.for_timestamp(0))
         return {at: each.timestamp for at, each in found.items() if each.offset >= 0 and each.timestamp >= 0}
 
     def record_bytes(self, topic: str, partition: int, begin: int, end: int) -> float:
-        """The mean size of the first few records of a range; 0 if there are none."""
-        from rowkind.service.kafka.fetch import Fetcher  # noqa: PLC0415 -- Arrow, which a first batch does not wait for
+        """Return the mean size in bytes of the first few values in a range; 0 if there are none."""
+        from rowkind.service.kafka.fetch import Fetcher  # noqa: PLC0415 -- loads Arrow, which the first batch does not need
 
         few = {**self.kafka, **_FEW_BYTES}
 
@@ -149,9 +149,9 @@ _PATIENCE = {"request_timeout": ANSWER_SECONDS}
 
 
 def result(answer: Future[Any]) -> Any:
-    """What a future of an admin client holds in the end; one that never ends is an answer that did not come.
+    """Return the result of an admin client's future. A future that does not finish in time counts as a timeout.
 
-    Raises KafkaException. The client has to be kept until then.
+    Raises KafkaException. The caller must keep a reference to the client until then.
     """
     try:
         return answer.result(ANSWER_SECONDS + 1)

@@ -1,4 +1,4 @@
-"""All that was committed to a topic so far, and single records of it."""
+"""Read everything committed to a topic so far, or a single record of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.kafka.record import OneRecord, Records
 
 
 def committed(kafka: KafkaSettings, topic: str) -> Iterator[Records]:
-    """All committed records of a topic as it is now, in chunks, whole. Raises a ChangelogError."""
+    """Yield all records that are committed to a topic now, in chunks of whole records. Raises ChangelogError."""
     cluster = Cluster(kafka)
     partitions = cluster.topics([topic]).partitions
     begin, end = cluster.earliest(partitions), cluster.ends(partitions)
@@ -21,7 +21,7 @@ def committed(kafka: KafkaSettings, topic: str) -> Iterator[Records]:
 
 
 def record_at(kafka: KafkaSettings, topic: str, partition: int, offset: int) -> OneRecord | None:
-    """The record at an offset; None where it is not there any more. Raises a ChangelogError."""
+    """Return the record at an offset, None if it no longer exists. Raises ChangelogError."""
     found = list(_whole(kafka, topic, [Range(topic, partition, offset, offset + 1)]))
     return next(found[0].each) if found else None
 

@@ -1,8 +1,8 @@
-"""Records that could not become rows: how they travel to the writer, and how they look in the dead letter topic.
+"""Dead letters, records that could not become rows: their form inside the query and in the dead letter topic.
 
-A dead letter travels through the query as `DeadLetter.to_bytes`, beside the changes of a batch. The writer puts it
-out with the original key, value and headers untouched, plus Kafka Connect's `__connect.errors.` headers as UTF-8 text,
-and one more for the original's timestamp; none of them replaces a header that is there already.
+A dead letter travels through the query as `DeadLetter.to_bytes`, together with the changes of a batch. The writer
+writes it with the original key, value and headers unchanged. It adds Kafka Connect's `__connect.errors.` headers as
+UTF-8 text, and one more for the original's timestamp. An existing header is never replaced.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rowkind.service.kafka.headers import Headers
 PREFIX = "__connect.errors."
 
 READING = ("row kind", "changelog", "framing", "schema", "value", "key")
-"""The stages at which a record is no row for anybody. Of any other one, some queries may have taken it."""
+"""The stages at which a record fails for every query. At other stages, it may fail for some queries only."""
 
 EXPRESSION = "expression"
-"""The stage at which an expression of the query fails on a row."""
+"""The stage of a row on which an expression of the query fails."""
 
 _SCHEMA = fastavro.parse_schema(
     {
@@ -57,10 +57,10 @@ _SCHEMA = fastavro.parse_schema(
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that is no row, where it came from, and why.
+    """A record that could not become a row: its content, its origin, and the reason.
 
-    `stage` is what failed: one of `READING`, `EXPRESSION`, or an operator. `error` is the class of the error.
-    `timestamp` is in ms since the epoch.
+    `stage` is where it failed: one of `READING`, `EXPRESSION`, or an operator. `error` is the class of the error.
+    `timestamp` is the original record's, in ms since the epoch.
     """
 
     table: str
@@ -76,7 +76,7 @@ class DeadLetter:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
     def to_bytes(self) -> bytes:
-        """This dead letter as it travels through the query."""
+        """Return this dead letter in the form in which it travels through the query."""
         output = io.BytesIO()
         headers = [{"name": name, "value": value} for name, value in self.headers]
         fastavro.schemaless_writer(output, _SCHEMA, asdict(self) | {"headers": headers})
@@ -84,14 +84,14 @@ class DeadLetter:
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> Self:
-        """The dead letter that `to_bytes` wrote."""
+        """Restore the dead letter that `to_bytes` wrote."""
         fields = fastavro.schemaless_reader(io.BytesIO(payload), _SCHEMA, None)
         assert isinstance(fields, dict), "the schema is a record"
         fields["headers"] = tuple((header["name"], header["value"]) for header in fields["headers"])
         return cls(**fields)
 
     def written_headers(self, job: str, query: str) -> Headers:
-        """The original headers, in their order, and then those that say what happened."""
+        """Return the original headers, in their order, followed by the error headers."""
         told = {
             "topic": self.topic,
             "partition": self.partition,

@@ -1,12 +1,12 @@
-"""What Debezium's envelopes say, as rows that are retracted and rows that are inserted.
+"""Translate Debezium envelopes to retracted and inserted rows, by their operation `op`.
 
-    c       the row `after` is new
-    r       a snapshot has read the row `after`, which may have been sent before
-    u       the row `before` has become `after`
-    d       the row `before` is gone
-    t       the table was truncated: all its rows are gone
+    c       create: the row `after` is new
+    r       read: a snapshot has read the row `after`, which may have been sent before
+    u       update: the row `before` was changed to `after`
+    d       delete: the row `before` was deleted
+    t       truncate: all rows of the table were deleted
 
-A database need not say what a row was before. The key of the old row is enough, and without it the key of the record.
+A database need not send the whole old row. In mode upsert the key of the old row is enough, or else the record's key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _NO_BEFORE = (
 
 @dataclass(frozen=True)
 class Turns:
-    """Which envelopes retract a row and which insert one, with the row kind of each; and which `empty` the table."""
+    """The effects of some envelopes: which retract a row (`goes`), which insert one (`comes`), and with which row kind.
+
+    `empty` are the envelopes that truncate the table.
+    """
 
     goes: Indices
     goes_as: Int8s
@@ -42,11 +45,12 @@ class Turns:
 
 
 def turns(found: Envelopes, where: Indices, faults: Faults, *, source: SourceTable, moved: Mask) -> Turns:
-    """What the envelopes of the records at `where` do; those with faults do nothing.
+    """Return the effects of the envelopes of the records at `where`. Envelopes with faults have no effect.
 
-    In mode retract each row is retracted as it was, also by an update. In mode upsert an inserted row replaces the one
-    with its key, so that an update retracts a row only if it is `moved`: if it has changed the primary key.
-    A snapshot reads rows that may be there already, so its row replaces the one with its key in both modes.
+    In mode retract, deletes and updates retract the old row as it was. In mode upsert, an inserted row replaces the row
+    with the same key, so an update retracts a row only if it is `moved`, which means that its primary key changed.
+    A snapshot may read rows that were sent before. So a snapshot's row replaces the row with the same key: always in
+    mode upsert, and in mode retract if the table has a primary key.
     """
     whole = source.mode == "retract"
     op = np.array(found.op, object)

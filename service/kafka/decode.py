@@ -1,8 +1,8 @@
-"""Records of a table's topic as rows: row kind from the header, value under the schema that the scan reads.
+"""Decode the records of a table's topic to rows: row kind from the header, value under the schema that the scan reads.
 
-A record that is no row becomes a dead letter that says where it came from and which of five stages it failed:
-row kind, changelog (a kind that the table's mode does not have), framing, schema, value, and key for a null value of an
-upsert topic. A row on which an expression of the query fails may become one too, stage expression.
+A record that cannot be decoded becomes a dead letter with its origin and the stage at which it failed: row kind,
+changelog (a kind that the table's mode does not allow), framing, schema, value, or key (of a deleted row). A row on
+which an expression of the query fails may become a dead letter too, with the stage expression.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from rowkind.service.physical.node import PhysicalScan
 
 @dataclass(frozen=True)
 class DecodedRecords:
-    """The rows of some records, those that were none, and what was counted.
+    """The rows and dead letters of some records, with the counters.
 
-    `truncation` is the arrival number of the last record that truncates the table; None without one.
+    `truncation` is the arrival number of the last record that truncates the table, None if there is none.
     """
 
     rows: Rows
@@ -57,9 +57,9 @@ class DecodedRecords:
 class Decoder:
     """Decodes the records of one scan.
 
-    `tolerate` says that bad records become dead letters; else the first one raises UndecodableRowError, as a policy
-    `fail` of the row kind does in any case. With `promises` of "fail", so does a NULL in a column that is NOT NULL, as
-    BrokenPromiseError. A registry that does not answer raises RegistryUnreachableError: that is no fault of the record.
+    With `tolerate`, bad records become dead letters. Otherwise the first one raises UndecodableRowError. A row kind
+    policy of `fail` raises it in any case. With `promises` of "fail", a NULL in a NOT NULL column raises
+    BrokenPromiseError. A registry that does not answer raises RegistryUnreachableError: the record is not at fault.
     """
 
     def __init__(self, scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> None:
@@ -72,11 +72,11 @@ class Decoder:
         self._deleted = _deleted_row(scan)
 
     def decode(self, records: Records) -> DecodedRecords:
-        """The rows of `records` in their order, and a dead letter for each record that is none."""
+        """Return the rows of `records` in their order, and a dead letter for each bad record."""
         faults = Faults(len(records))
         seen, source = records, self._scan.source
         if source.debezium or source.mode == "upsert":
-            # Only here: a dead letter has its record as it was.
+            # A copy, because a dead letter must have its record unchanged.
             seen = replace(records, value=self._format.without_nothing(records.value))
         kind, of, payload, empty = (self._envelopes if source.debezium else self._values)(seen, faults)
         numbers = ArrivalNumber.pack(records.offset, records.partition)
@@ -88,7 +88,7 @@ class Decoder:
         return DecodedRecords(good, letters, self._count(good, letters, records.value) | broken, truncation)
 
     def _values(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray, Indices]:
-        """Kinds from the headers, rows from the values; a row for each record, and no truncations."""
+        """Read kinds from the headers and rows from the values: one row for each record, and no truncations."""
         values = records.value
         kind, others = np.full(len(records), MISSING, np.int8), False
         if records.headers is not None:
@@ -106,7 +106,7 @@ class Decoder:
         return kind, np.arange(len(records)), payload, np.empty(0, np.int64)
 
     def _envelopes(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray, Indices]:
-        """Kinds and rows of Debezium's envelopes, and which truncate; a tombstone that follows a delete is no row."""
+        """Read kinds and rows of Debezium envelopes, and the truncations. A tombstone after a delete is skipped."""
         source, where = self._scan.source, np.flatnonzero(validity(records.value))
         schemas = None if records.headers is None else _schema_headers([records.headers[at] for at in where.tolist()])
         raw = Raw(records.value.take(pa.array(where)), where, schemas=schemas)
@@ -122,22 +122,22 @@ class Decoder:
             gone = self._deleted_rows(records, where[each.goes], gone, faults)
         payload = concat_binary([gone, found.after.take(pa.array(each.comes))])
         of = where[np.concatenate([each.goes, each.comes])]
-        # Stable: of one record, what goes is before what comes.
+        # A stable sort: the retraction of a record comes before its insertion.
         order = np.argsort(of, kind="stable")
         kind = np.concatenate([each.goes_as, each.comes_as])
         return kind[order], of[order], payload.take(pa.array(order)), where[each.empty]
 
     def _refuse_unavailable(self, payload: pa.BinaryArray, where: Indices, faults: Faults) -> None:
-        """Note the rows in which Debezium's placeholder stands for a value."""
+        """Mark as bad the rows in which Debezium's placeholder replaces a value."""
         if (placeholder := self._scan.source.unavailable) is not None:
             for row, columns in unavailable(self._reader, payload, placeholder).items():
                 faults.add(int(where[row]), "value", refusal(columns, placeholder))
 
     def _moved(self, found: Envelopes) -> Mask:
-        """The envelopes whose old row has another primary key than the new one."""
+        """Return which envelopes have an old row with another primary key than the new one."""
         key, moved = self._scan.source.key, np.zeros(len(found.op), np.bool_)
         at = np.flatnonzero(validity(found.before) & validity(found.after))
-        # A plan that does not read the key reads no rows.
+        # A plan that does not read the key does not use the rows.
         if len(at) and set(key.names) <= set(self._reader.names):
             same = SameRows(key)
             old, new = found.before.take(pa.array(at)), found.after.take(pa.array(at))
@@ -146,7 +146,7 @@ class Decoder:
         return moved
 
     def left_out(self, records: Records, left_out: LeftOut) -> list[DeadLetter]:
-        """The dead letters of rows of these records on which an expression failed; of those that come, not that go."""
+        """Return the dead letters of inserted rows on which an expression failed. Retracted rows get none."""
         numbers = ArrivalNumber.pack(records.offset, records.partition)
         order = np.argsort(numbers)
         at = order[np.searchsorted(numbers[order], left_out.rows.seq)]
@@ -155,7 +155,7 @@ class Decoder:
         return [self._told(records, row, EXPRESSION, ExpressionError.__name__, reason) for row, reason in told]
 
     def _kinds(self, kind: Int8s, records: Records, faults: Faults) -> Int8s:
-        """The kinds that the table's mode makes of what the headers say."""
+        """Adjust the kinds in the headers to the table's mode, and apply the policies for missing and unknown kinds."""
         if self._scan.source.mode == "upsert":
             taken_back = (kind == RowKind.DELETE) | (kind == RowKind.UPDATE_BEFORE)
             taken_back |= ~validity(records.value)
@@ -189,7 +189,7 @@ class Decoder:
                 faults.add(int(at), "row kind", reason)
 
     def _payloads(self, values: pa.Array, schemas: pa.Array | None, wanted: Mask, faults: Faults) -> pa.BinaryArray:
-        """The rows under the scan's schema; empty bytes for bad ones and for those that are not wanted."""
+        """Decode the wanted values to rows of the scan's schema. Bad and unwanted rows have empty bytes."""
         if wanted.all():
             return self._format.rows(Raw(values, np.arange(len(values)), schemas=schemas), self._reader, faults)
         where = np.flatnonzero(wanted)
@@ -198,7 +198,7 @@ class Decoder:
         return scatter([self._format.rows(raw, self._reader, faults)], [where], len(values), b"")
 
     def _deleted_rows(self, records: Records, at: Indices, keys: pa.BinaryArray, faults: Faults) -> pa.BinaryArray:
-        """The rows that are deleted at these records, given their primary keys, or from the Kafka key for null."""
+        """Return the rows that these records delete, from the given primary keys; if null, from the Kafka keys."""
         source = self._scan.source
         missing = np.flatnonzero(~validity(keys))
         if len(missing):
@@ -208,7 +208,7 @@ class Decoder:
         return codec.read(source.key, keys).assemble(self._reader, self._deleted)
 
     def _keys(self, records: Records, at: Indices, faults: Faults) -> pa.BinaryArray:
-        """The primary keys in the Kafka keys of these records."""
+        """Decode the primary keys from the Kafka keys of these records."""
         headers = [list(_headers(records, row)) for row in at.tolist()]
         schemas = _schema_headers(headers, framing.KEY_HEADER)
         raw = Raw(records.key.take(pa.array(at)), at, "key", schemas)
@@ -238,7 +238,7 @@ class Decoder:
         )
 
     def _nulls(self, records: Records, rows: Sequence[int]) -> dict[str, float]:
-        """The counters of rows with a NULL where none should be."""
+        """Count the rows with a NULL in a NOT NULL column. Raises BrokenPromiseError if the job says so."""
         if not rows:
             return {}
         partition, offset = int(records.partition[rows[0]]), int(records.offset[rows[0]])
@@ -264,12 +264,12 @@ class Decoder:
 
 
 def _headers(records: Records, at: int) -> Sequence[tuple[str, bytes | None]]:
-    """The headers of one record."""
+    """Return the headers of one record."""
     return (records.headers[at] or ()) if records.headers is not None else ()
 
 
 def _schema_headers(headers: Sequence[Headers], wanted: str = framing.VALUE_HEADER) -> pa.Array | None:
-    """The content of each record's header with the schema's id, null for none; None where no record has one."""
+    """Return each record's header with the schema id, null if it has none; None if no record has one."""
     found = [
         next((value for name, value in reversed(record) if name == wanted), None) if record else None
         for record in headers
@@ -278,6 +278,6 @@ def _schema_headers(headers: Sequence[Headers], wanted: str = framing.VALUE_HEAD
 
 
 def _deleted_row(scan: PhysicalScan) -> list[str | bytes]:
-    """Where each column of a row comes from that is known by its key alone."""
+    """Return, for a row of which only the key is known, the key column or the default value of each column."""
     key = scan.source.primary_key
     return [field.name if field.name in key else nothing(field.type) for field in scan.calc.input.fields]

@@ -1,27 +1,27 @@
 # ruff: noqa: SLF001 - the client's own codes are spelled with an underscore
-"""What can go wrong between the service and Kafka, each with what to do about it.
+"""Errors between the service and Kafka, each with what to do about it.
 
 ChangelogError
  ├── UnreachableError         no broker answers
- ├── RefusedError             a broker answers and says no: credentials, TLS or rights
- ├── MissingTopicError        a topic is not there
- ├── ReplacedTopicError       a topic was deleted and made anew under a checkpoint
- │    ├── TruncatedTopicError its last records are gone, and others take their offsets
- │    └── RestartedTopicError either of these, and the job starts anew then
+ ├── RefusedError             a broker rejects the client: credentials, TLS or access rights
+ ├── MissingTopicError        a topic does not exist
+ ├── ReplacedTopicError       a topic was deleted and re-created after the checkpoint was written
+ │    ├── TruncatedTopicError the last records of a partition are lost, and new records take their offsets
+ │    └── RestartedTopicError either of these, in a job that rebuilds itself in this case
  ├── ClaimedTopicsError       another job writes a topic
- ├── UnfitTopicError          a topic is there with settings that do not suit it
- ├── UnfitSubjectError        the registry holds another schema for a topic than the job has
+ ├── UnfitTopicError          a topic's settings do not suit its use
+ ├── UnfitSubjectError        the registry's schema for a topic is incompatible with the job's
  ├── LostOffsetsError         retention has deleted records that were not read yet
  ├── StalledReadError         a broker stopped delivering records that it had announced
- ├── UndecodableRowError      a record is no row of its table, and the job tolerates none such
- ├── AppendOnlyError          an append topic was given a retraction
+ ├── UndecodableRowError      a record is not a row of its table, and the job tolerates no such records
+ ├── AppendOnlyError          an append topic would get a retraction
  └── TransactionError         a batch could not be committed
-      ├── FencedError         another run of the same job took the transactional id over
-      ├── UnknownOutcomeError the broker did not say whether a commit took place
+      ├── FencedError         another run of the same job took over the transactional id
+      ├── UnknownOutcomeError the broker did not report whether a commit took place
       ├── WriterLostError     the process that holds the producer is gone
-      └── ContradictionError  a batch with the same number and other records was written before
+      └── ContradictionError  a batch with the same number but other records was written before
 
-`translate` maps confluent_kafka's exceptions to these at the edge.
+`translate` maps confluent_kafka's exceptions to these errors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rowkind.errors import FAILED, REFUSED, UNREACHABLE, RowkindError
 
 
 class ChangelogError(RowkindError):
-    """A changelog could not be read or written. The message is all that a user needs to see."""
+    """A changelog could not be read or written. The message says everything that a user needs to know."""
 
     exit_code = REFUSED
 
@@ -47,15 +47,15 @@ class UnreachableError(ChangelogError):
 
 
 class RefusedError(ChangelogError):
-    """A broker refuses us. Check the security settings of the job and the rights of its user."""
+    """A broker refuses the client. Check the job's security settings and the access rights of its Kafka user."""
 
 
 class MissingTopicError(ChangelogError):
-    """A topic is not there. Create it, `rowkind topics create` does, or mend its name in the job."""
+    """A topic does not exist. Create it with `rowkind topics create`, or fix its name in the job."""
 
 
 class ReplacedTopicError(ChangelogError):
-    """A topic was deleted and made anew, so that the checkpoint's offsets mean nothing. Rebuild what is made of it."""
+    """A topic was deleted and re-created, so the checkpoint's offsets are meaningless. Rebuild the job's state."""
 
     def __init__(self, topic: str, how: str = "was deleted and made anew since the checkpoint was written") -> None:
         self.topic = topic
@@ -68,13 +68,13 @@ class ReplacedTopicError(ChangelogError):
 
 
 class RestartedTopicError(ReplacedTopicError):
-    """The same, and the job says that it is to be rebuilt then."""
+    """A topic was replaced or truncated, and its table has `on_recreated: restart`. The job rebuilds itself."""
 
     _then = "As the job says, state and results are built from what the topics hold now."
 
 
 class ClaimedTopicsError(ChangelogError):
-    """Another job writes a result topic. Name another topic, or take this one over."""
+    """Another job writes a result topic. Choose another topic, or take this one over."""
 
     def __init__(self, topics: Sequence[str], job: str, progress: str) -> None:
         self.topics, self.job = tuple(topics), job
@@ -87,7 +87,7 @@ class ClaimedTopicsError(ChangelogError):
 
 
 class TruncatedTopicError(ReplacedTopicError):
-    """A partition has lost records that were read, so that new ones take their offsets. Rebuild, or restore them."""
+    """A partition lost records that were read, and new ones take their offsets. Restore them, or rebuild the state."""
 
     def __init__(self, topic: str, partition: int, read: int, end: int) -> None:
         self.partition, self.read, self.end = partition, read, end
@@ -96,7 +96,7 @@ class TruncatedTopicError(ReplacedTopicError):
 
 
 def truncated(partition: int, read: int, end: int) -> str:
-    """What has become of a topic whose partition was read up to an offset and has the records up to `end` alone."""
+    """Describe a topic with a partition that was read up to offset `read` but now ends at offset `end`."""
     return (
         f"has lost records that were read: partition {partition} was read up to offset {read}, and what lies from "
         f"offset {end} on is gone or another record, as after an unclean leader election or on a disk that was restored"
@@ -104,26 +104,26 @@ def truncated(partition: int, read: int, end: int) -> str:
 
 
 class UnfitTopicError(ChangelogError):
-    """A topic's settings do not suit what it is for. Change them, or name another topic."""
+    """A topic's settings do not suit its use. Change them, or choose another topic."""
 
 
 class UnfitSubjectError(ChangelogError):
-    """The registry's schema differs from the job's. Change the query or the schema, or name another topic."""
+    """The registry's schema is incompatible with the job's. Change the query or the schema, or choose another topic."""
 
 
 class StalledReadError(ChangelogError):
-    """Announced records did not come. Look at the brokers; the batch is read again after a restart."""
+    """Announced records did not arrive. Check the brokers; the batch is read again after a restart."""
 
     exit_code = FAILED
     retryable = True
 
 
 class AppendOnlyError(ChangelogError):
-    """A row was to be taken back from an append topic. Give the sink the mode retract or upsert."""
+    """An append topic would get a retraction. Set the sink's mode to retract or upsert."""
 
 
 class LostOffsetsError(ChangelogError):
-    """Records that were to be read are gone. Lengthen retention; rebuild, or set `start.on_lost`."""
+    """Retention has deleted unread records. Increase the retention. Rebuild the state, or set `start.on_lost`."""
 
     def __init__(self, topic: str, partition: int, wanted: int, earliest: int) -> None:
         self.topic, self.partition, self.wanted, self.earliest = topic, partition, wanted, earliest
@@ -136,7 +136,7 @@ class LostOffsetsError(ChangelogError):
 
 
 class UndecodableRowError(ChangelogError):
-    """A record is no row of its table. Mend the producer, or let the job send such records to a dead letter topic."""
+    """A record is not a row of its table. Fix the producer, or let the job send such records to a dead letter topic."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
         self.topic, self.partition, self.offset, self.reason = topic, partition, offset, reason
@@ -147,28 +147,28 @@ class UndecodableRowError(ChangelogError):
 
 
 class TransactionError(ChangelogError):
-    """A batch could not be committed. It is written again after a restart, once."""
+    """A batch could not be committed. It is written again, exactly once, after a restart."""
 
     exit_code = FAILED
     retryable = True
 
 
 class FencedError(TransactionError):
-    """Another process took over the transactional id. Look for a second run of the same job."""
+    """Another process took over the transactional id. Check whether a second instance of the same job is running."""
 
     retryable = False
 
 
 class UnknownOutcomeError(TransactionError):
-    """Nobody knows whether a commit took place. The next attempt asks the progress topic."""
+    """It is unknown whether a commit took place. The next attempt reads the outcome from the progress topic."""
 
 
 class WriterLostError(TransactionError):
-    """The process that holds a producer ended or cannot start. The batch is written again, once."""
+    """The process that holds a producer has ended or cannot start. The batch is written again, exactly once."""
 
 
 class ContradictionError(TransactionError):
-    """A batch was written with other records. The query starts again and replays the batch that was written."""
+    """A batch was written before with other records. The query restarts and replays the batch that was written."""
 
     def __init__(self, query: str, number: int) -> None:
         super().__init__(f"Batch {number} of query {query} was written before with other records: it is replayed.")
@@ -189,7 +189,7 @@ _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRO
 
 
 def refuses(error: KafkaError) -> bool:
-    """Whether a broker, or its TLS, said no to us: waiting will not help."""
+    """Whether a broker or its TLS layer rejected the client, so that waiting will not help."""
     return error.code() in _REFUSALS
 
 
@@ -199,7 +199,7 @@ def fences(error: KafkaError) -> bool:
 
 
 def translate(failure: KafkaException, servers: str, doing: str) -> ChangelogError:
-    """What a client's exception means to a user; `doing` says what was tried, as in "reading topic orders"."""
+    """Translate a client's exception to an error for the user; `doing` names the attempt: "reading topic orders"."""
     error: KafkaError = failure.args[0]
     if refuses(error):
         return RefusedError(f"While {doing}: Kafka at {servers} refuses this client: {error.str()}.")

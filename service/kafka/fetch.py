@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001 - the client's own codes are spelled with an underscore
-"""Records of given offset ranges, fetched by a consumer that a worker keeps.
+"""Fetch the records of given offset ranges, with a consumer that a worker keeps.
 
-Offsets have gaps, where transactions left their markers or compaction took records out. So a range ends when a record
-at or behind its end was seen, or when the partition's end was reported from there; never after so and so many records.
+Offsets have gaps, from transaction markers and from compaction. So a range is not complete after a number of records,
+but when a record at or after its end was seen, or when the consumer reports the partition's end there.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ _MOST_ROWS = 50_000
 _CHUNK_BYTES = 8 << 20
 
 _PIECE_ROWS = 1_000
-"""Messages that are taken at a time. Where so few are done with before the next ones are taken, those are made in the
-same memory, which is in the processor's cache by then: to take a record costs a third less than among 50,000."""
+"""How many messages to consume at a time. If a small piece is finished before the next one is consumed, the next one
+reuses its memory, which is in the processor's cache. A record then costs a third less than in pieces of 50,000."""
 
 _PIECE_BYTES = 1 << 20
 
 _STRIDE = 16
-"""Of so many messages that were taken at once one is asked for its time: that is all that latency costs here."""
+"""One of this many messages is asked for its timestamp. This keeps the cost of measuring latency low."""
 
 _TRUNCATION = re.compile(r"log truncation detected.*broker end offset is (-?\d+)")
 
 OnLost = Mapping[str, Literal["fail", "earliest", "latest"]]
-"""What to do, per topic, when retention overtakes a range while it is read."""
+"""What to do, per topic, if retention deletes records of a range while it is read."""
 
 
 class Fetcher:
     """Reads ranges in chunks of about 8 MB, one task at a time.
 
-    `whole` asks for all of a record: its timestamp too, and its key where it has a value.
+    `whole`: fetch all of a record. Otherwise the timestamp is missing, and so is the key if the record has a value.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class Fetcher:
         self._rows = _PIECE_ROWS
 
     def _connect(self) -> Consumer:
-        """A consumer that knows nothing of the brokers yet: one that met an outage may hold on to what it knew."""
+        """Return a new consumer. A consumer that met an outage may have outdated metadata of the brokers."""
         self._complaint = self._away = None
         return Consumer({**consumer_settings(self._kafka), "error_cb": self._complain})
 
     def close(self) -> None:
-        """Let go of the brokers."""
+        """Close the connection to the brokers."""
         self._consumer.close()
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
-        """The earliest offset of a partition and its end. Raises KafkaException."""
+        """Return the earliest offset of a partition and its end. Raises KafkaException."""
         at = TopicPartition(topic, partition)
         try:
             low, high = patiently(lambda: self._consumer.get_watermark_offsets(at, ANSWER_SECONDS, cached=False))
@@ -87,7 +87,7 @@ class Fetcher:
         return int(low), int(high)
 
     def fetch(self, ranges: Sequence[Range], on_lost: OnLost) -> Generator[list[Records], None, None]:
-        """All records of the ranges, by topic, chunk after chunk. Raises a ChangelogError."""
+        """Yield all records of the ranges in chunks, each grouped by topic. Raises ChangelogError."""
         chunk: list[Records] = []
         rows = size = 0
         with closing(self._pieces(Positions(ranges), on_lost)) as pieces:
@@ -101,13 +101,13 @@ class Fetcher:
             yield _by_topic(chunk)
 
     def _pieces(self, positions: Positions, on_lost: OnLost) -> Generator[Records, None, None]:
-        """All records, as few at a time as is cheapest."""
+        """Yield all records in small pieces, which are cheaper than large ones."""
         self._consumer.assign(list(map(_beginning, positions.ranges)))
         heard = self._clock()
         try:
             while left := positions.left:
                 before = positions.open
-                # What is there is taken at once; nobody waits for a piece to be full.
+                # Take the messages that are available at once, without waiting for a full piece.
                 events = self._consumer.consume(min(self._rows, left), 0) or self._consumer.consume(1, _POLL_SECONDS)
                 failed: list[Message] = []
                 if any(map(Message.error, events)):
@@ -130,7 +130,7 @@ class Fetcher:
             self._consumer.unassign()
 
     def _lift(self, messages: list[Message], positions: Positions) -> Iterator[Records]:
-        """The messages that lie in the ranges, by topic."""
+        """Yield the messages that are in the ranges, by topic."""
         ranges = positions.find(messages)
         offset = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
         inside = positions.advance(ranges, offset)
@@ -158,7 +158,7 @@ class Fetcher:
         return Records(topic, partition, offset, value, key, headers if any(headers) else None, timestamp, made)
 
     def _heed(self, event: Message, positions: Positions, on_lost: OnLost) -> None:
-        """Take in an event that is no record; raises what a range should not survive."""
+        """Handle an event that is not a record. Raises ChangelogError if the range cannot be read on."""
         number = int(positions.find([event])[0])
         if number < 0 or number not in positions.open:
             return
@@ -169,7 +169,7 @@ class Fetcher:
             if offset is not None and offset >= part.end:
                 positions.finish(number)
         elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return  # The client must have the name of a group, and looks for it, but nobody needs it here.
+            return  # librdkafka requires a group name and looks the group up, but nothing here uses the group.
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             earliest, end = self.watermarks(part.topic, part.partition)
             wanted = int(positions.position[number])
@@ -187,7 +187,7 @@ class Fetcher:
             raise translate(KafkaException(error), servers(self._kafka), doing)
 
     def _release(self, positions: Positions, before: Indices) -> None:
-        """Let go of the partitions that are done with since then, if others are not."""
+        """Unassign the partitions that have been completed since `before`, if others are still open."""
         still = positions.open
         if 0 < len(still) < len(before):
             done = [positions.ranges[number] for number in np.setdiff1d(before, still)]
@@ -212,7 +212,7 @@ class Fetcher:
 
 
 def _beginning(part: Range) -> TopicPartition:
-    """Where a range begins, with the leader by which a broker knows whether it still has what lies before."""
+    """Return where a range begins, with the leader epoch by which a broker checks that it has the records before."""
     if part.epoch < 0:
         return TopicPartition(part.topic, part.partition, part.start)
     return TopicPartition(part.topic, part.partition, part.start, leader_epoch=part.epoch)
@@ -223,7 +223,7 @@ def _some(messages: Sequence[Message], rows: Indices) -> list[Message]:
 
 
 def _by_topic(chunk: list[Records]) -> list[Records]:
-    """The chunk by topic, which is empty afterwards: nothing of it may stay with a generator that waits."""
+    """Group the chunk by topic and clear it, so that a suspended generator does not keep the memory."""
     topics = sorted({part.topic for part in chunk})
     records = [Records.concat([part for part in chunk if part.topic == topic]) for topic in topics]
     chunk.clear()
@@ -231,7 +231,7 @@ def _by_topic(chunk: list[Records]) -> list[Records]:
 
 
 def _made(messages: list[Message]) -> Made:
-    """When some of the messages were made that have a time."""
+    """Return the times of every `_STRIDE`th message that has one, with how many messages each stands for."""
     times = [message.timestamp() for message in messages[::_STRIDE]]
     stands = np.full(len(times), _STRIDE)
     stands[-1] = len(messages) - _STRIDE * (len(times) - 1)

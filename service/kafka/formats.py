@@ -1,11 +1,11 @@
-"""Keys and values of records as packed rows, by the format in which a table's topic has them.
+"""Decode the keys and values of records to packed rows, by the format of the table's topic.
 
-    avro          framed: a schema of the registry is named before the value, or in a header
+    avro          framed: a prefix of the value, or a header, names a schema of the registry
     plain_avro    the bare Avro value, under the schema that the table declares
     json          an object whose members are the columns (`service.kafka.json_format`)
 
-A value may be a Debezium envelope in any of them: a record with the row as it was `before`, as it is `after`, and `op`.
-A key may have another format than the value (`service.kafka.key_format`).
+In each format a value may be a Debezium envelope: a record with the old row `before`, the new row `after`, and `op`.
+Keys may have another format than values (`service.kafka.key_format`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rowkind.service.physical.source_table import SourceTable
 
 
 def format_of(source: SourceTable, registry: Registry) -> ValueFormat:
-    """How the topic of a table is read."""
+    """Return the decoder of a table's values."""
     match source.format:
         case "avro":
             return FramedAvro(source, registry)
@@ -42,7 +42,7 @@ def format_of(source: SourceTable, registry: Registry) -> ValueFormat:
 
 
 def key_format_of(source: SourceTable, registry: Registry) -> KeyFormat:
-    """How the keys of a table's topic are read."""
+    """Return the decoder of a table's keys."""
     match source.key_format:
         case "string":
             return TextKey()
@@ -62,10 +62,10 @@ class _Avro(ValueFormat):
 
     @abstractmethod
     def _groups(self, raw: Raw, faults: Faults) -> Iterator[tuple[Record, Indices, pa.BinaryArray]]:
-        """The Avro values by the schema under which they were written, and which of `raw` they are."""
+        """Group the Avro values by their writer's schema: the schema, the indices in `raw`, and the values."""
 
     def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
-        """Keys or values as rows of `reader`."""
+        """Decode keys or values to rows of `reader`."""
         parts, places = list[pa.BinaryArray](), list[Indices]()
         for writer, members, payload in self._groups(raw, faults):
             parts.append(resolved(self.source, writer, reader, Raw(payload, raw.where[members], raw.stage), faults))
@@ -73,7 +73,7 @@ class _Avro(ValueFormat):
         return scatter(parts, places, len(raw), b"")
 
     def envelopes(self, raw: Raw, before: Record, after: Record, faults: Faults) -> Envelopes:
-        """Values as envelopes, with the rows in them under these records."""
+        """Decode values to Debezium envelopes, whose rows have these schemas."""
         op: list[str | None] = [None] * len(raw)
         readers = {"before": before, "after": after}
         parts: dict[str, list[pa.BinaryArray]] = {name: [] for name in readers}
@@ -100,7 +100,7 @@ class _Avro(ValueFormat):
 
 @dataclass(frozen=True)
 class FramedAvro(_Avro):
-    """Avro with Confluent's frame."""
+    """Avro with Confluent framing."""
 
     registry: Registry
 
@@ -127,10 +127,10 @@ class FramedAvro(_Avro):
 
 @dataclass(frozen=True)
 class PlainAvro(_Avro):
-    """Avro without a frame, under the columns and the key that the table declares."""
+    """Avro without framing, under the columns and the key that the table declares."""
 
     value: Record
 
     def _groups(self, raw: Raw, faults: Faults) -> Iterator[tuple[Record, Indices, pa.BinaryArray]]:
-        del faults  # What is wrong will be found when the values are read.
+        del faults  # Bad values are found when they are decoded.
         yield self.value if raw.stage == "value" else self.source.key, np.arange(len(raw)), raw.bytes

@@ -1,4 +1,4 @@
-"""The row kinds of records, read from their headers."""
+"""Read the row kinds of records from their headers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ UNKNOWN = -2
 
 
 def row_kinds(headers: Sequence[Headers], header: RowKindHeader) -> tuple[Int8s, bool]:
-    """The row kind of each record, `MISSING` or `UNKNOWN`; and whether a record may have other headers.
+    """Return the row kind of each record, or `MISSING` or `UNKNOWN`, and whether some record may have other headers.
 
-    Of several headers with the name, the last wins.
+    If a record has several headers with the name, the last one counts.
     """
     kinds = np.full(len(headers), MISSING, np.int8)
     rows = np.flatnonzero(np.fromiter(map(bool, headers), np.bool_, len(headers)))
     some: Sequence[Any] = headers if len(rows) == len(headers) else [headers[row] for row in rows.tolist()]
     name, ordinal = header.header, header.values.get
     try:
-        # Nearly every record has this one header: no call for it.
+        # Nearly every record has exactly this one header, so this loop avoids a function call per record.
         found = [ordinal(value, UNKNOWN) if other == name else MISSING for ((other, value),) in some]
     except ValueError:
         found = [_last(record, header) for record in some]

@@ -1,9 +1,9 @@
-"""Keys and values that are JSON: objects whose members are the columns (`avro.json_rows`).
+"""Decode JSON keys and values: objects whose members are the columns (`avro.json_rows`).
 
-Connect may have wrapped a value together with its schema. Then the value is read by that schema, as Avro is by its own
-(`avro.connect_values`); an empty schema says nothing. A payload of null is no value.
+Kafka Connect may have wrapped a value together with its schema. The value is then read by that schema, as Avro is by
+its writer's schema (`avro.connect_values`). An empty schema is ignored. A null payload counts as no value.
 
-A key of one column may be the bare value, and if that is text, without quotes.
+A key of one column may be the bare value; text may also be without quotes.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from rowkind.service.physical.source_table import SourceTable
 _NOTHING = r'^\s*null\s*$|"payload"\s*:\s*null'
 _ROWS = ("before", "after")
 _FEW = 8
-"""Among how many of the last schemas that of a value is looked for."""
+"""How many of the latest schemas are compared with a value's schema."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """Parsed values or keys, None for bad ones, each with the number of its schema of Connect's: 0 for none."""
+    """Parsed values or keys, None for bad ones, each with the number of its Connect schema, 0 for none."""
 
     values: list[Any]
     numbers: list[int]
     schemas: list[Any]
 
     def add(self, value: Any, stage: str) -> None:
-        """A further one, with its schema beside it or without. Raises ValueProblem."""
+        """Add a value, which may be wrapped with its schema. Raises ValueProblem."""
         number = 0
         if is_wrapped(value):
             schema, value = value["schema"], value["payload"]
@@ -52,7 +52,7 @@ class _Found:
         self.numbers.append(number)
 
     def _number(self, schema: Any) -> int:
-        # Nearly always all are of one schema, which is the last one that was seen.
+        # Nearly always all values have the same schema, so the latest one is compared first.
         last = len(self.schemas)
         try:
             number = next(
@@ -65,7 +65,7 @@ class _Found:
         return number or len(self.schemas)
 
     def groups(self) -> list[tuple[Any, Indices]]:
-        """The values that are there, by their schema, None for none."""
+        """Return the schemas (None for no schema), each with the indices of the good values that have it."""
         pairs = zip(self.values, self.numbers, strict=True)
         there = np.array([number if value is not None else -1 for value, number in pairs], np.int64)
         schemas = [None, *self.schemas]
@@ -74,12 +74,12 @@ class _Found:
 
 @dataclass(frozen=True)
 class Json(ValueFormat):
-    """JSON objects, also as Connect wraps them together with their schema."""
+    """JSON objects, plain or wrapped by Kafka Connect together with their schema."""
 
     source: SourceTable
 
     def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
-        """Keys or values as rows of `reader`."""
+        """Decode keys or values to rows of `reader`."""
         found = self._parsed(raw, reader, faults)
         parts, places = list[pa.BinaryArray](), list[Indices]()
         for schema, members in found.groups():
@@ -90,7 +90,7 @@ class Json(ValueFormat):
         return scatter(parts, places, len(raw), b"")
 
     def envelopes(self, raw: Raw, before: Record, after: Record, faults: Faults) -> Envelopes:
-        """Values as envelopes, with the rows in them under these records."""
+        """Decode values to Debezium envelopes, whose rows have these schemas."""
         found = self._parsed(raw, after, faults)
         images = {name: (list[pa.BinaryArray](), list[Indices]()) for name in _ROWS}
         for schema, members in found.groups():
@@ -111,7 +111,7 @@ class Json(ValueFormat):
         )
 
     def without_nothing(self, values: pa.BinaryArray) -> pa.BinaryArray:
-        """The values, null where one is JSON's null, also with a schema beside it."""
+        """Return the values with JSON's `null`, plain or as the payload next to a schema, replaced by null."""
         suspects = pc.match_substring_regex(values, _NOTHING)
         if not pc.any(suspects).as_py():
             return values
@@ -123,7 +123,7 @@ class Json(ValueFormat):
         return pc.if_else(pa.array(nothing), pa.scalar(None, pa.binary()), values)
 
     def _typed(self, schema: Any, values: list[Any], raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
-        """Values of one schema as rows of `reader`."""
+        """Convert values of one schema to rows of `reader`."""
         if not is_complete(schema):
             rows = [_object(value, reader, raw, at, faults) for at, value in enumerate(values)]
             there = np.flatnonzero([each is not None for each in rows])
@@ -149,7 +149,7 @@ class Json(ValueFormat):
         return scatter([resolved(self.source, read, reader, whole, faults, of=writer)], [good], len(raw), b"")
 
     def _packed(self, rows: Sequence[Any], raw: Raw, there: Indices, reader: Record, faults: Faults) -> pa.BinaryArray:
-        """JSON objects without a schema as rows."""
+        """Pack JSON objects without a schema as rows."""
         payload, problems = pack(reader, rows, dict(self.source.units))
         for row, problem in problems.items():
             at = int(raw.where[there[row]])
@@ -202,7 +202,7 @@ def _key(data: bytes | None, reader: Record, parse: Callable[[bytes], Any]) -> A
 
 
 def _object(value: Any, reader: Record, raw: Raw, at: int, faults: Faults) -> dict[str, Any] | None:
-    """A value or a key without a schema as an object; a key of one column may be bare."""
+    """Return a value or a key without a schema as an object; a bare key of one column is wrapped."""
     if isinstance(value, dict):
         return value
     if raw.stage == "key" and len(reader.fields) == 1:
@@ -213,13 +213,13 @@ def _object(value: Any, reader: Record, raw: Raw, at: int, faults: Faults) -> di
 
 
 def _member(schema: Any, name: str) -> Any:
-    """The schema of a member of a struct, None where it is not said."""
+    """Return the schema of a struct's member, None if the schema does not contain it."""
     if not is_complete(schema) or schema.get("type") != "struct":
         return None
     return next((each for each in schema["fields"] if isinstance(each, dict) and each.get("field") == name), None)
 
 
 def _read(writer: Record, reader: Record) -> Record:
-    """The columns of a writer's record that `reader` may be made of: the others are not looked at."""
+    """Reduce a writer's record to the columns that `reader` may use, by name or alias. The others are ignored."""
     wanted = {name for field in reader.fields for name in (field.name, *field.aliases)}
     return replace(writer, fields=tuple(field for field in writer.fields if field.name in wanted))

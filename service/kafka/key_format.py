@@ -1,4 +1,4 @@
-"""Keys of one column in a format of their own, as kcat and ksqlDB write them."""
+"""Decode single-column record keys in text or long format, as kcat and ksqlDB write them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _LONG = struct.Struct(">q")
 
 
 class TextKey(KeyFormat):
-    """The value as text in UTF-8, without quotes: `nails`, `42`, `2026-01-31`."""
+    """Keys that are the value as UTF-8 text, without quotes: `nails`, `42`, `2026-01-31`."""
 
     def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
-        """Keys as rows of `reader`, which has one column."""
+        """Decode keys to rows of `reader`, which has one column."""
         return _rows(raw, reader, faults, lambda key: _said(reader.fields[0].type, key))
 
 
 class LongKey(KeyFormat):
-    """A whole number in 8 bytes, the highest first, as Java's LongSerializer writes it."""
+    """Keys that are an integer in 8 bytes, big-endian, as Java's LongSerializer writes it."""
 
     def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
-        """Keys as rows of `reader`, which has one column."""
+        """Decode keys to rows of `reader`, which has one column."""
         return _rows(raw, reader, faults, _number)
 
 

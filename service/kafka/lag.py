@@ -1,7 +1,7 @@
-"""How far a query is behind its topics, in rows and in seconds: asked of the brokers, whether or not a batch runs.
+"""Measure a query's lag, in rows and in seconds, by asking the brokers. This works whether or not a batch is running.
 
-What the query has committed is told to a consumer group too, where the tools that people have for Kafka look for it.
-Nothing is ever read from there.
+The query's committed offsets are also committed to a consumer group, so that Kafka monitoring tools can show the lag.
+Rowkind never reads them back.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ _RECORDS_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 
 _ONE_RECORD = {"max.partition.fetch.bytes": 1024, "queued.min.messages": 1, "queued.max.messages.kbytes": 1024}
-"""A broker sends what was written at once as a whole, and no more than that."""
+"""A broker sends at least one whole record batch; these settings keep it from sending more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What is left to be read of a partition: so many offsets, the first record of which is so many seconds old.
+    """The lag of one partition.
 
-    They go up to `end`, whether they can be read or belong to a transaction that is still open. That has held what is
-    behind it for `held` seconds; 0 if there is none.
+    - `rows`: the number of offsets not yet read. `seconds`: the age of the first record among them.
+    - `end`: the offset after the last record, including records of transactions that are still open.
+    - `held`: for how many seconds an open transaction has blocked the records after it; 0 if there is none.
     """
 
     rows: int
@@ -40,13 +41,13 @@ class Lag:
     held: float = 0.0
 
     def at(self, offset: int) -> Lag:
-        """What is left once all before an offset has been read: of what is left then nothing is older."""
+        """Return the lag once everything before `offset` has been read. The age stays the same as an upper bound."""
         rows = min(self.rows, max(0, self.end - offset))
         return Lag(rows, self.seconds if rows else 0.0, self.end, self.held if rows else 0.0)
 
 
 class LagMeter:
-    """Looks at the topics of one query. `group` is the consumer group that is told; `clock` is Unix time in seconds."""
+    """Measures the lag of one query. `group`: the consumer group for its offsets; `clock`: Unix time in seconds."""
 
     def __init__(self, spec: SourceSpec, group: str, clock: Callable[[], float] = time.time) -> None:
         self._spec = spec
@@ -64,13 +65,14 @@ class LagMeter:
         self._told: Mapping[At, int] = {}
 
     def close(self) -> None:
-        """Let go of the brokers."""
+        """Close the connection to the brokers."""
         self._consumer.close()
 
     def look(self, at: Mapping[At, int] | None) -> dict[At, Lag]:
-        """The lag of every partition of a query that stands `at` these offsets, or, if None, has not begun.
+        """Return the lag of every partition for a query at these offsets; None means that the query has not begun.
 
-        While Kafka does not answer, rows stay what they were. Others may have come, and have waited since then.
+        While Kafka does not answer, the row counts of the last answer are repeated. Rows may have arrived since that
+        answer, so the age is counted from then at the latest.
         """
         now = self._clock()
         try:
@@ -92,7 +94,7 @@ class LagMeter:
         return max(0.0, now - self._held[at][1]) if at in self._held else 0.0
 
     def tell(self, at: Mapping[At, int]) -> None:
-        """Commit these offsets to the group, if they are news. Raises a ChangelogError."""
+        """Commit these offsets to the consumer group if they have changed. Raises ChangelogError."""
         if at == self._told:
             return
         try:
@@ -116,7 +118,7 @@ class LagMeter:
         made = self._made(asked)
         self._since = known | {each: (offset, made.get(each, now)) for each, offset in asked.items()}
         open_ = {each: offset for each, offset in stable.items() if offset < ends[each]}
-        # One that was open a look ago at the same place is no passing one: since when is worth to be asked.
+        # If a transaction was open at the same offset in the last look, it is long enough to look up when it began.
         same = {each: offset for each, offset in open_.items() if self._held.get(each, (-1, 0.0))[0] == offset}
         unknown = {each: offset for each, offset in same.items() if each not in self._dated}
         self._held = {each: self._held[each] if each in same else (offset, now) for each, offset in open_.items()}
@@ -124,7 +126,7 @@ class LagMeter:
         self._dated = {*same}
 
     def _made(self, positions: Mapping[At, int]) -> dict[At, float]:
-        """When the first record at or behind each of these offsets was made, Unix time, as far as it has one."""
+        """Return the time of the first record at or after each of these offsets, in Unix s, where it is known."""
         made: dict[At, float] = {}
         left = set(positions)
         deadline = time.monotonic() + _RECORDS_SECONDS
@@ -134,7 +136,8 @@ class LagMeter:
                 topic, partition = message.topic(), message.partition()
                 if topic is None or partition is None or (topic, partition) not in left:
                     continue
-                # Other partitions have their turn then. An error, such as that nothing is there after all, is as good.
+                # Unassign the partition, so that the others get their turn. An error, such as an end of partition,
+                # also finishes it.
                 left.remove((topic, partition))
                 self._consumer.incremental_unassign([TopicPartition(topic, partition)])
                 kind, milliseconds = message.timestamp()

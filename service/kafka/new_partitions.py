@@ -1,12 +1,13 @@
-"""Batches of a topic that has gained partitions, cut so that older records are read first.
+"""Cut batches of a topic that has gained partitions, so that older records are read first.
 
-A key may be in another partition since then, and its newer rows must not be overwritten by the older ones: within a
-batch the greater offset wins, which says nothing across partitions. So a partition is read from its beginning only when
-the other partitions have been read up to the time of its first record. Partitions are added behind those there are: the
-time at which there were more than k partitions is that of the first record of all from the k-th on.
+After partitions are added, a key may move to another partition. Its newer rows must not be overwritten by older ones,
+but within a batch the greater offset wins, and offsets of different partitions cannot be compared. So reading a new
+partition begins only when the others have been read up to the time of its first record. Partitions are numbered in the
+order in which they are added. So the topic had more than k partitions from the earliest first record of the partitions
+from number k on.
 
-Before the first record of a new partition, keys that have moved between old partitions are not distinguished. Times are
-those of the records. One in the future is no time at which a topic has grown, and cuts nothing.
+A key that moved between two old partitions is not handled until the new partition has its first record. Times are the
+record timestamps. A time in the future cannot be one at which the topic grew, and is ignored.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ def until_growth(
     earliest: Mapping[At, int],
     now_ms: int,
 ) -> dict[At, int]:
-    """The ends of a batch from `begin`, not beyond the next time at which one of these topics gained partitions.
+    """Return the ends of a batch from `begin`, not beyond the next time at which one of these topics gained partitions.
 
-    `earliest` are the first offsets of all partitions. Raises a ChangelogError.
+    `earliest`: the first offsets of all partitions. Raises ChangelogError.
     """
     limited = dict(ends)
     for topic in topics:
@@ -46,7 +47,7 @@ def until_growth(
 
 
 def _growths(first: Mapping[At, int]) -> list[int]:
-    """When the partitions may have been added, in order, from the times of their first records."""
+    """Return the times (ms) at which partitions may have been added, in order, given the times of first records."""
     found: set[int] = set()
     earliest: int | None = None
     for at in sorted(first, reverse=True):

@@ -1,8 +1,8 @@
-"""Offsets of one source as Spark logs them, and the arithmetic on them: admission and division into read tasks.
+"""Offsets of one source as Spark logs them, with admission (how far a batch goes) and division into read tasks.
 
-The end of a batch says all that the batch depends on: its number, its time, and where it begins, even if that was
-decided by the clock or by the state of the topics (a start from latest or from a timestamp, a new partition, a reset
-after lost offsets). A batch that is read again then computes exactly the same (`service.checkpoint.replay`).
+The end of a batch records everything that the batch depends on: its number, its time, and where it begins. The clock or
+the topics may have decided where it begins: a start from latest or from a timestamp, a new partition, a reset after
+lost offsets. So a batch that is read again has exactly the same result (`service.checkpoint.replay`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 _BATCH = ""
-"""The name under which the JSON has what is not of a topic; no topic has this name."""
+"""The JSON key for data that belongs to no topic; a topic cannot have this name."""
 
 At = tuple[str, int]
 """A topic's name and a partition number."""
@@ -20,9 +20,9 @@ At = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Records of one partition from `start` to before `end`; offsets may have gaps.
+    """The records of one partition from offset `start` to before `end`; offsets may have gaps.
 
-    `epoch`: the leader's when the records before `start` were read, -1 if it is not known (`Offset.epochs`).
+    `epoch`: the leader epoch when the records before `start` were read, -1 if it is not known (`Offset.epochs`).
     """
 
     topic: str
@@ -40,13 +40,16 @@ class Offset:
     """A position in all partitions of a source's topics.
 
     - `at`: the next offset to read, by topic and partition.
-    - `ids`: Kafka's id of each topic, by which a topic that was deleted and made anew is known.
-    - `begin`: of the end of a batch, where the batch begins.
-    - `number`: of the end of a batch, its number. Batches count from 0 and are written under this number. -1 before the
-      first batch, and in what an earlier release logged.
-    - `now`: of the end of a batch, its time: when it was planned, Unix time in ms.
-    - `epochs`: the number of the leader that each partition had when it was read up to `at`. By it a broker knows
-      whether the partition still has what was read (KIP-320).
+    - `ids`: Kafka's id of each topic, which shows whether a topic was deleted and re-created.
+    - `epochs`: the leader epoch of each partition when it was read up to `at`. With it a broker can tell whether the
+      partition still has the records that were read (KIP-320).
+
+    Only for the end of a batch:
+
+    - `begin`: where the batch begins.
+    - `number`: the number of the batch. Batches count from 0 and are written under this number. It is -1 before the
+      first batch and in the logs of earlier releases.
+    - `now`: the time of the batch, which is when it was planned, Unix time in ms.
     """
 
     at: Mapping[At, int]
@@ -61,7 +64,7 @@ class Offset:
         return (self.at, self.begin) == (other.at, other.begin)
 
     def to_json(self) -> dict[str, Any]:
-        """The form that Spark logs."""
+        """Return the form that Spark logs."""
         topics: dict[str, Any] = {name: {"id": self.ids[name], "at": {}} for name in sorted(self.ids)}
         for (topic, partition), offset in sorted(self.at.items()):
             topics[topic]["at"][str(partition)] = offset
@@ -73,7 +76,7 @@ class Offset:
 
     @classmethod
     def from_json(cls, topics: Mapping[str, Any]) -> Self:
-        """The offset that `to_json` wrote."""
+        """Restore the offset that `to_json` wrote."""
         at = {(name, int(number)): int(o) for name, topic in topics.items() for number, o in topic["at"].items()}
         begin = {
             (name, int(number)): int(o) for name, topic in topics.items() for number, o in topic.get("from", {}).items()
@@ -89,9 +92,9 @@ class Offset:
 
 
 def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At, int]:
-    """How far a batch of at most `rows` rows goes: every partition in proportion to its lag, so that topics keep pace.
+    """Return the end of a batch of at most `rows` rows. Every partition advances in proportion to its lag.
 
-    A partition that lags gets one row at least, which may exceed `rows` by fewer than there are partitions.
+    A partition that lags gets at least 1 row. So the batch may exceed `rows`, by less than the number of partitions.
     """
     behind = {at: stop - begin.get(at, 0) for at, stop in end.items()}
     total = sum(behind.values())
@@ -112,11 +115,11 @@ def divide(
     whole: bool = False,
     epochs: Mapping[At, int] | None = None,
 ) -> list[tuple[Range, ...]]:
-    """The ranges of a batch, for at most `tasks` read tasks of equal size.
+    """Divide a batch into at most `tasks` read tasks of equal size, and return the ranges of each.
 
-    A task gets `rows_per_task` rows at least: small batches take few tasks. A large partition is cut, since what a
-    row means does not depend on who reads it; but not where partitions are to stay `whole`. `epochs` are those of what
-    lies before `begin`.
+    A task gets at least `rows_per_task` rows, so small batches have few tasks. A large partition is cut, because any
+    task may read any row. With `whole`, partitions are not cut. `epochs`: the leader epochs of the records before
+    `begin`.
     """
     known = epochs or {}
     ranges = [
@@ -132,7 +135,7 @@ def divide(
 
 
 def _shared_out(ranges: Sequence[Range], count: int) -> list[tuple[Range, ...]]:
-    """Whole ranges for so many tasks, the largest first, each to the task that has least."""
+    """Assign whole ranges to `count` tasks, the largest first, each to the task with the fewest rows."""
     tasks: list[list[Range]] = [[] for _ in range(min(count, len(ranges)))]
     for part in sorted(ranges, key=len, reverse=True):
         min(tasks, key=lambda task: sum(map(len, task))).append(part)
@@ -147,7 +150,7 @@ def _cut(ranges: Sequence[Range], size: int) -> list[tuple[Range, ...]]:
         start = part.start
         while start < part.end:
             stop = min(part.end, start + room)
-            # A leader of what lies before is known of the beginning alone.
+            # The leader epoch is known only for the records before the range's beginning.
             task.append(Range(part.topic, part.partition, start, stop, part.epoch if start == part.start else -1))
             room -= stop - start
             start = stop

@@ -1,6 +1,6 @@
-"""The driver's half of a source: where it begins, how far each batch goes, and what was lost on the way.
+"""The driver's half of a source: plan where it begins, how far each batch goes, and how to handle lost records.
 
-Kept apart from Spark's interface (`service.query.source`), so that every decision can be tested by calling it.
+This is separate from Spark's interface (`service.query.source`), so that tests can call every decision directly.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from rowkind.service.physical.source_table import Start
 _TOPICS_EVERY_SECONDS = 1.0
 _SIZES_EVERY_SECONDS = 30.0
 _TICKS_EVERY_SECONDS = 1.0
-"""How often there may be a batch without rows, for the sake of time."""
+"""The minimum interval between batches without rows, which only advance time."""
 
 _ENDS_ASKED = 3
-"""How often an end that lies before what was read is asked for again."""
+"""How many more times the end of a partition is requested if it lies before the offset already read."""
 
 _FEW_ROWS = 1_000
-"""So many rows make a batch without a look at their sizes, which takes as long as a small batch."""
+"""Up to this many rows make a batch without checking record sizes, since that takes as long as a small batch."""
 
 _BATCH_SECONDS = 2.0
 _LEAST_ROWS = 200_000
-"""A batch of a backlog has so many rows, and more where those are done in less time, going by the batch before: what it
-costs in any case is then little of it. One whose rows become many on their way would take too much memory."""
+"""The minimum limit of rows in a batch of a backlog. The limit rises while batches take less than `_BATCH_SECONDS`, so
+that the fixed cost of a batch is small. A fixed higher limit would take too much memory if rows multiply in a join."""
 
 _BYTES_BESIDE = 100
-"""What a row has beside its record, in columns: hash, key, arrival number, the lengths of all."""
+"""The size of a row's columns besides its record, in bytes: hash, key, arrival number, and lengths."""
 
 
 @dataclass(frozen=True)
 class _View:
-    """What is looked up once in a while only: topics, partitions and their earliest offsets."""
+    """Metadata that is looked up at intervals: topics, partitions and their earliest offsets."""
 
     topics: Topics
     earliest: Mapping[At, int]
@@ -56,7 +56,7 @@ class _View:
 
 
 def initial(cluster: Cluster, starts: Mapping[str, Start]) -> Offset:
-    """Where a source without a checkpoint begins: in the partitions of now of these topics. Raises a ChangelogError."""
+    """Return where a source without a checkpoint begins, in the topics' current partitions. Raises ChangelogError."""
     topics = cluster.topics(starts)
     earliest = cluster.earliest(topics.partitions)
     at: dict[At, int] = {}
@@ -93,14 +93,13 @@ class Planner:
         self._under_way: tuple[float, int] | None = None
 
     def initial(self) -> Offset:
-        """Where a source without a checkpoint begins."""
+        """Return where a source without a checkpoint begins."""
         return initial(self._cluster, self._starts)
 
     def end(self, start: Offset, rows: int | None) -> Offset:
-        """The end of the batch that begins at `start`, of at most `rows` rows; `start` itself if there is nothing new.
+        """Return the end of the batch that begins at `start`, of at most `rows` rows; `start` if there is nothing new.
 
-        A batch that is to be replayed is the one that it was. Raises LostOffsetsError, ReplacedTopicError or
-        MissingTopicError.
+        A batch to be replayed has its recorded end. Raises LostOffsetsError, ReplacedTopicError or MissingTopicError.
         """
         if self._spec.drain_file is not None and Path(self._spec.drain_file).exists():
             return start
@@ -111,19 +110,19 @@ class Planner:
         end = self._planned(start, rows)
         if end is None:
             return start
-        # No two batches have one time, even if the clock is set back: rows are ordered by the time of processing.
+        # Batch times strictly increase, even if the clock is set back, because rows are ordered by processing time.
         return replace(end, number=start.number + 1, now=max(start.now + 1, round(time.time() * 1000)))
 
     @cached_property
     def _replayed(self) -> Mapping[int, Offset]:
-        """The batches that are to be replayed, by their numbers."""
+        """The ends of the batches to replay, by batch number."""
         if self._spec.replay_file is None or not Path(self._spec.replay_file).exists():
             return {}
         ends = [Offset.from_json(each) for each in json.loads(Path(self._spec.replay_file).read_text("utf-8"))]
         return {end.number: end for end in ends}
 
     def _planned(self, start: Offset, rows: int | None) -> Offset | None:
-        """The same for a batch that is new, without its number and time; None if there is nothing new."""
+        """Return the end of a new batch, without its number and time; None if there is nothing new."""
         self._pace()
         view = self._look()
         begin = self._begin(start, view)
@@ -134,25 +133,25 @@ class Planner:
         ends = {at: max(end, begin[at]) for at, end in ends.items()}
         now_ms = round(time.time() * 1000)
         ends = until_growth(self._cluster, self._in_order, begin, ends, earliest=view.earliest, now_ms=now_ms)
-        # A reset after a loss moves the offset even where no record comes of it, or the next batch would reset again.
+        # A reset after a loss must advance the offset even if there is no record, or the next batch would reset again.
         moved = start.ids != view.topics.ids or any(begin[at] != start.at.get(at, 0) for at in begin)
         if ends == begin and not moved and not self.opens_with(start):
             return replace(start, begin=begin) if self._is_due(start) else None
         end = ends if rows is None else admit(begin, ends, min(rows, self._fitting(begin, ends), self._paced_rows))
         if end != ends:
             self._under_way = self._clock(), sum(end.values()) - sum(begin.values())
-        # Of what was read before, the leader of then says more.
+        # For a partition without new records, keep the leader epoch of the batch that read it last.
         epochs = {at: start.epochs.get(at, epoch) if end[at] == begin[at] else epoch for at, epoch in epochs.items()}
         return Offset(end, view.topics.ids, begin, epochs=epochs)
 
     def _check(self, start: Offset, ends: Mapping[At, int]) -> None:
-        """Make sure that no partition ends before what was read. Raises TruncatedTopicError or RestartedTopicError."""
+        """Check that no partition ends before the offset read. Raises TruncatedTopicError or RestartedTopicError."""
         for at, end in ends.items():
             read = start.at.get(at, 0)
-            # One that begins behind its end has not been read that far.
+            # A partition that the job starts beyond its end has not been read up to there.
             if end >= read or start.number < 0 or read == self._starts[at[0]].offsets.get(at[1]):
                 continue
-            # A leader that has only just been elected may not know its end.
+            # A leader that was just elected may not know the partition's end yet.
             again = max(end, *(self._cluster.ends([at])[at] for _ in range(_ENDS_ASKED)))
             if again < read:
                 if self._starts[at[0]].on_recreated == "restart":
@@ -160,25 +159,25 @@ class Planner:
                 raise TruncatedTopicError(*at, read, again)
 
     def stop_at_now(self) -> None:
-        """From now on, no batch goes beyond the present ends."""
+        """Limit all further batches to the present ends of the partitions."""
         topics = self._look(afresh=True).topics
         now = Offset(self._cluster.ends(topics.partitions), topics.ids)
         self._target = now.at
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Range, ...]]:
-        """What each read task of a batch reads; there is one at least. Raises LostOffsetsError if records are gone."""
-        # A query that has lost sinks may not read all topics of the batch any more.
+        """Return the ranges of each read task of a batch, for at least 1 task. Raises LostOffsetsError."""
+        # A query from which sinks were removed may no longer read all topics of a recorded batch.
         ends = {at: stop for at, stop in end.at.items() if at[0] in self._starts}
         begin = {at: offset for at, offset in (end.begin or start.at).items() if at in ends}
         if any(offset > begin.get(at, 0) for at, offset in ends.items()):
             view = self._look(afresh=True)
             found = self._begin(replace(start, at=begin, ids=end.ids), view)
             for at, wanted in begin.items():
-                # A replay without them would lead to another state, whatever the job says of new batches.
+                # A replay without the lost records would lead to another state, so `on_lost` does not apply to it.
                 if end.number in self._replayed and wanted < min(found[at], ends[at]):
                     raise LostOffsetsError(*at, wanted, found[at])
             begin = found
-        # Where records were lost, what lies before the beginning is not what was read.
+        # After a loss, the known leader epoch does not belong to the records before the new beginning.
         epochs = {at: epoch for at, epoch in start.epochs.items() if begin.get(at) == start.at.get(at)}
         tasks = divide(
             begin, ends, self._spec.tasks, self._spec.rows_per_task, whole=self._spec.whole_partitions, epochs=epochs
@@ -186,18 +185,19 @@ class Planner:
         return tasks or [()]
 
     def begins_run(self) -> bool:
-        """Whether this is asked for the first time, which is for the first batch of a run."""
+        """Whether this is the first call, which means the first batch of a run."""
         began, self._began = self._began, True
         return not began
 
     def opens_with(self, start: Offset) -> bool:
-        """Whether the batch that begins here is the first one, of a source that has one in any case."""
+        """Whether the batch that begins here is the first one of a source that must have one even without rows."""
         return bool(self._spec.opens) and not start.begin
 
     def _is_due(self, start: Offset) -> bool:
-        """Whether a batch without rows is due: the first one of a run, which reports state, or one because of time.
+        """Whether a batch without rows is due: the first one of a run, which reports state, or one to advance time.
 
-        The last batch has said when the next one is due. If there was none in this run, one is made to find out.
+        The last batch has recorded in `due_file` when the next one is due. If this run has had no batch yet, one is
+        made to find out.
         """
         if self._target is None and self._spec.levels and start.number >= 0 and not self._began:
             return True
@@ -211,16 +211,16 @@ class Planner:
         return True
 
     def _pace(self) -> None:
-        """Take in how long the last batch took, if there were more rows than it had: until now, when it is over."""
+        """Adjust the row limit by the duration of the last batch, if the limit cut it. The batch has ended just now."""
         if self._under_way is not None:
             began, rows = self._under_way
             fits = int(rows * _BATCH_SECONDS / max(self._clock() - began, 0.001))
-            # Half of the one before at least: a batch may have waited for something else than its rows.
+            # The limit drops at most by half: a batch may have been slow for reasons other than its rows.
             self._paced_rows = max(_LEAST_ROWS, self._paced_rows // 2, min(fits, self._paced_rows * 2))
             self._under_way = None
 
     def _fitting(self, begin: Mapping[At, int], ends: Mapping[At, int]) -> int:
-        """About how many of the rows between these offsets a batch can have by their bytes, and one at least."""
+        """Estimate how many of the rows between these offsets fit into `bytes_per_batch`; at least 1."""
         behind = {at: end - begin[at] for at, end in ends.items() if end > begin[at]}
         all_rows = sum(behind.values())
         if all_rows <= _FEW_ROWS:
@@ -229,7 +229,7 @@ class Planner:
         return max(1, int(all_rows * self._spec.bytes_per_batch / size))
 
     def _record_bytes(self, at: At, begin: int, end: int) -> float:
-        """The mean size of a topic's records; it is asked for once in a while, when there is a backlog."""
+        """Return the mean size of a topic's records in bytes, measured every 30 s while there is a backlog."""
         known = self._sizes.get(at[0])
         if known is None or self._clock() >= known[1]:
             known = self._cluster.record_bytes(*at, begin, end), self._clock() + _SIZES_EVERY_SECONDS
@@ -237,7 +237,11 @@ class Planner:
         return known[0]
 
     def _begin(self, before: Offset, view: _View) -> dict[At, int]:
-        """Where each partition begins after `before`: a new one at its beginning, a lost one where the job says."""
+        """Return where each partition continues after `before`.
+
+        A new partition begins at its earliest record. After a loss of records, `on_lost` says where it continues.
+        Raises LostOffsetsError, ReplacedTopicError or RestartedTopicError.
+        """
         begin: dict[At, int] = {}
         for at in view.topics.partitions:
             start = self._starts[at[0]]

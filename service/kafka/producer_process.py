@@ -1,19 +1,19 @@
-"""A process of its own for each transactional id, in which the producer lives.
+"""Producer processes: one process per transactional id, which holds the Kafka producer.
 
-Spark hands the tasks of a partition to any of its Python workers that is idle. A producer kept by a worker would be
-fenced by the next worker's at almost every batch, and to begin anew takes 0.13 to 0.6 s: connections, a new epoch, the
-progress. So the producer lives in a process that all workers of a machine reach through a socket. A task sends its
-blocks there, and gets back what was counted or the exception that was raised:
+Spark gives the tasks of a partition to any idle Python worker. If workers held the producers, each worker would fence
+the one before at almost every batch. Opening a producer takes 0.13 to 0.6 s: connections, a new epoch, reading the
+progress. So the producer lives in a separate process that all workers of a machine reach through a socket. A task sends
+its blocks there, and gets back the counters or the exception that was raised:
 
     worker  ── spec, batch partition, blocks ─▶  process  ── transaction ─▶  Kafka
-            ◀─ counted ────────────────────────────
+            ◀─ counters ───────────────────────────
 
-The first task that finds no such process starts it, and it ends with the last worker that is connected to it. Nothing
-rests on it: should it die, or a partition move to another machine, then another one begins, fences this one's producer
-and reads in the progress topic what has been written (`service.kafka.transaction`).
+The first task that finds no such process starts it. The process ends when the last connected worker has gone. It keeps
+no state that matters: if it dies, or if the partition moves to another machine, a new process starts. That one fences
+the old producer and reads from the progress topic what has been written (`service.kafka.transaction`).
 
-To start one from nothing takes 0.7 s. Where workers are forked (`service.processes.worker_daemon`), what they are
-forked from leaves a process behind that has everything loaded, and forks these too.
+Starting a process from nothing takes 0.7 s. If workers are forked (`service.processes.worker_daemon`), their parent
+leaves behind a process with everything loaded, from which producer processes are forked too.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from rowkind.service.kafka.spec import WriterSpec
 _SIZE = struct.Struct(">Q")
 
 _LONGEST = 55
-"""How long the path of the folder for temporary files may be for a socket in a folder there to have a name: 107 bytes
-are all, and Spark's folders in pods take 52 of these."""
+"""The maximum length of the temporary folder's path in bytes, if a socket in a subfolder is to fit. A socket's path may
+have 107 bytes, and Spark's temporary folders in pods take 52 of them."""
 
 _FORKS = "ROWKIND_FORKS"
-"""The variable that tells a worker where to ask for a writer to be forked."""
+"""The environment variable with the socket's address where a worker can ask for a producer process to be forked."""
 
 _lines: dict[tuple[str, str, str], BufferedRWPair] = {}
 _started: list[subprocess.Popen[bytes]] = []
 
 
 def write_there(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
-    """`writing.write` in the process of the transactional id. Raises a ChangelogError."""
+    """Run `sink.write` in the process of the transactional id. Raises ChangelogError."""
     producer = (servers(spec.kafka), spec.transactional_id(batch_partition.partition), spec.run)
     line = _lines.pop(producer, None) or _connect(_address(*producer))
     try:
@@ -78,15 +78,16 @@ def write_there(spec: WriterSpec, batch_partition: BatchPartition, blocks: Seque
 
 
 def fork_on_demand() -> None:
-    """Leave a process behind that forks this one's state whenever a worker that is forked from here needs a writer.
+    """Leave behind a copy of this process that forks a producer process whenever a worker needs one.
 
-    Nothing may have started a thread here. It ends with the last of those that could ask.
+    The workers are those forked from this process later. This process must not have started a thread. The copy ends
+    when the last process that could ask has ended.
     """
     address = _address("forks", str(os.getpid()))
     listener = _listening(address)
     ended, held = os.pipe()
     if os.fork():
-        # What is held stays open in all that is forked from here: the other end knows when they are gone.
+        # Every process forked from here inherits `held`. The reading end sees EOF when all of them have ended.
         os.close(ended)
         listener.close()
         os.environ[_FORKS] = address
@@ -114,15 +115,15 @@ def fork_on_demand() -> None:
 
 
 def serve(address: str, told: int) -> None:
-    """Write what workers send to the socket at `address`, until the last of them is gone.
+    """Write the blocks that workers send to the socket at `address`, until the last worker has gone.
 
-    Once it is there, the file `told` gets a line.
+    When the socket is ready, a line is written to the file descriptor `told`.
     """
     with _listening(address) as listener, selectors.DefaultSelector() as ready:
-        # For whoever looks at the machine's processes: its command line may be that of the workers.
+        # A name for process listings: after a fork, the command line is that of the workers.
         with suppress(OSError):
             Path("/proc/self/comm").write_text("rowkind-writer")
-        # Whoever started it waits for this.
+        # The process that started this one waits for this line.
         os.write(told, b"ready\n")
         ready.register(listener, selectors.EVENT_READ)
         while True:
@@ -137,7 +138,7 @@ def serve(address: str, told: int) -> None:
 
 
 def _listening(address: str) -> socket.socket:
-    """A socket at a path that may have been somebody's who is gone."""
+    """Listen on a socket at this path; a stale socket of an ended process is replaced."""
     listener = socket.socket(socket.AF_UNIX)
     Path(address).unlink(missing_ok=True)
     listener.bind(address)
@@ -146,7 +147,7 @@ def _listening(address: str) -> socket.socket:
 
 
 def _answered(line: BufferedRWPair) -> bool:
-    """Do what a worker asks for; False if it has gone, in the middle of its request perhaps."""
+    """Handle one request of a worker. Returns False if the worker has gone, perhaps in the middle of its request."""
     try:
         spec, batch_partition, count = pickle.load(line)  # noqa: S301 - from our own worker
         blocks = [_block(line) for _ in range(count)]
@@ -162,7 +163,7 @@ def _outcome(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence
         return write(spec, batch_partition, blocks)
     except ChangelogError as error:
         return error
-    except Exception as error:  # noqa: BLE001 - whatever it is, the task that asked has to fail of it
+    except Exception as error:  # noqa: BLE001 - whatever it is, the task that sent the request must fail with it
         error.add_note(traceback.format_exc())
         return error
 
@@ -190,13 +191,13 @@ def _connect(address: str) -> BufferedRWPair:
 
 
 def _start(address: str) -> None:
-    """Start the process and wait until it listens. It is not ended by a signal to the job, which drains first."""
+    """Start the process and wait until it listens. A signal to the job does not reach it: the job drains first."""
     if not (_forked(address) or _spawned(address)):
         raise WriterLostError("A process that writes to Kafka did not start; the executor's log says why.")
 
 
 def _forked(address: str) -> bool:
-    """Whether there was something to fork it from."""
+    """Fork the process if this worker has a process to fork it from. Returns whether it started."""
     with socket.socket(socket.AF_UNIX) as line, suppress(OSError):
         line.connect(os.environ.get(_FORKS, ""))
         line.send(address.encode())
@@ -219,7 +220,7 @@ def _spawned(address: str) -> bool:
 
 
 def _address(*producer: str) -> str:
-    """The path of the socket, in a folder that only this user may enter."""
+    """Return the path of the socket, in a folder that only this user may enter."""
     temporary = tempfile.gettempdir()
     folder = Path(temporary if len(temporary) <= _LONGEST else "/tmp", f"rowkind-{os.getuid()}")  # noqa: S108 - see below
     folder.mkdir(mode=0o700, exist_ok=True)

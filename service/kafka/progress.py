@@ -1,18 +1,18 @@
-"""What a query's partition has already written, kept in Kafka inside the same transactions as the rows.
+"""The progress topic: which batches a query's partition has written, kept in the same Kafka transactions as the rows.
 
-Each query has a compacted progress topic of its own with one partition for every task partition, into which only that
-partition's transactional id writes. That makes it safe: once `init_transactions` has returned, no transaction is open
-on the partition, so that its last stable offset hides nothing. In a partition shared with others, another's open
-transaction would hide our own last record. The last record of the partition is the progress.
+Each query has its own compacted progress topic with one partition per task partition. Only that task partition's
+transactional id writes there. This makes reading it safe: once `init_transactions` has returned, no transaction is open
+on the partition, so its last stable offset hides no record. In a shared partition, another writer's open transaction
+could hide the query's own last record. The last record of the partition is the progress.
 
-Partition 0 has a record of every batch, even of one without results, and keeps those of the last `KEPT`. What a query
-computes depends on how its records are cut into batches and on the times of these. So a start from an older checkpoint
-replays the recorded batches (`service.checkpoint.replay`). Keys repeat after `KEPT` batches, so that compaction removes
-older records.
+Partition 0 has a record of every batch, even of batches without results, for the last `KEPT` batches. A query's output
+depends on how its records are cut into batches and on the times of the batches. So a start from an older checkpoint
+replays the recorded batches (`service.checkpoint.replay`). The record keys repeat after `KEPT` batches, so compaction
+removes older records.
 
-It also says which run of the job wrote it. Runs are named so that a later one has the greater name, by counting on from
-the last one that left a trace. A run that meets the trace of a later one has been replaced, and must not go on: two
-runs with checkpoints of their own would take turns at fencing each other, and both write everything.
+A progress also names the run of the job (one start of its process) that wrote it. Run names begin with a counter, so a
+later run has the greater name. A run that reads a progress of a later run has been replaced and must stop. Otherwise
+two runs with different checkpoints would fence each other in turn, and both would write everything.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ from rowkind.service.kafka.spec import WriterSpec
 
 _FIRST_STEP = 8
 _STRANGE = (ValueError, TypeError, AttributeError)
-"""What a record raises that is no progress."""
+"""The errors raised when a record that is not a progress is parsed."""
 
 KEPT = 10_000
-"""How many batches are on record. A checkpoint that is further behind cannot be brought forward."""
+"""The number of recorded batches. A checkpoint that is further behind cannot be replayed."""
 
 
 @dataclass(frozen=True)
 class BatchPartition:
-    """A task partition of a batch of a checkpoint; a retry of the task is the same again.
+    """One task partition of a batch of a checkpoint. A retry of the task has the same value.
 
-    - `checkpoint`: the query's id in its checkpoint: it survives restarts, and a new checkpoint has another one.
-    - `now`: the time of the batch, Unix time in ms. `extent`: its end, an `Offset` as JSON.
+    - `checkpoint`: the query's id in its checkpoint. It survives restarts; a new checkpoint has another id.
+    - `now`: the time of the batch, Unix time in ms.
+    - `extent`: the end of the batch, an `Offset` as JSON.
     """
 
     checkpoint: str
@@ -58,10 +59,14 @@ class BatchPartition:
 
 @dataclass(frozen=True)
 class Progress:
-    """The last batch that a query's partition has committed: enough to do the very same again on the state before it.
+    """The last batch that a query's partition has committed: enough to repeat the batch on the state before it.
 
-    `job` and `query` say whose it is, `tasks` how many such partitions there are, 0 if that was not noted, and `sinks`
-    which sinks the query wrote, to which `topics`. The rest is what a `BatchPartition` has, and the name of the `run`.
+    - `job`, `query`: the query that wrote it.
+    - `run`: the name of the run that wrote it.
+    - `tasks`: the number of task partitions, 0 if it was not recorded.
+    - `sinks`, `topics`: the sinks that the query wrote, and their topics.
+
+    The other fields are those of `BatchPartition`.
     """
 
     job: str
@@ -78,7 +83,7 @@ class Progress:
 
     @classmethod
     def of(cls, spec: WriterSpec, batch_partition: BatchPartition) -> Self:
-        """The progress once `batch_partition` is committed."""
+        """Return the progress after `batch_partition` is committed."""
         sinks = sorted(each.sink for each in spec.sinks.values())
         return cls(
             job=spec.job,
@@ -91,46 +96,46 @@ class Progress:
         )
 
     def signed(self, spec: WriterSpec) -> Self:
-        """The same under the name of the run of `spec`, and with its claims."""
+        """Return the same progress under the run name of `spec` and with its claims."""
         return replace(self, run=spec.run, topics=sorted(spec.claims))
 
     def covers(self, batch_partition: BatchPartition) -> bool:
-        """Whether `batch_partition` is written already. Batches of another checkpoint are other batches."""
+        """Whether `batch_partition` is already written. A batch of another checkpoint is another batch."""
         return self.checkpoint == batch_partition.checkpoint and self.batch >= batch_partition.batch
 
     def contradicts(self, batch_partition: BatchPartition) -> bool:
-        """Whether the batch with this number was cut otherwise, so that it had other changes."""
+        """Whether the batch with this number was cut differently, so that it had other changes."""
         if self.batch != batch_partition.batch or not (self.extent and batch_partition.extent):
             return False
         return not _end(self.extent).is_cut_as(_end(batch_partition.extent))
 
     @property
     def key(self) -> bytes:
-        """The record's key, by which compaction keeps the newest."""
+        """The record's key. Compaction keeps the newest record of each key."""
         key = f"{self.job}/{self.query}/{self.partition}"
         return (key if self.partition else f"{key}/{self.batch % KEPT}").encode()
 
     def to_bytes(self) -> bytes:
-        """The record's value."""
+        """Return the record's value."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Self:
-        """The progress that `to_bytes` wrote, maybe that of a later release, which knows more."""
+        """Restore the progress that `to_bytes` wrote. Fields that a later release added are ignored."""
         known = {each.name for each in fields(cls)}
         return cls(**{name: of for name, of in json.loads(value).items() if name in known})
 
 
 def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
-    """The last progress in a partition of a progress topic, None if there is none yet.
+    """Return the last progress in a partition of a progress topic, None if there is none yet.
 
-    Must be called after `init_transactions` of the one producer that writes there.
+    Call it only after `init_transactions` of the one producer that writes to the partition.
     """
     fetcher = _fetcher(tuple(sorted(kafka.items())))
     try:
         earliest, end = fetcher.watermarks(topic, partition)
     except KafkaException:
-        # It may have looked at the topic before that got this partition.
+        # The consumer may have cached the topic's metadata before this partition was added.
         _fetcher.cache_clear()
         fetcher = _fetcher(tuple(sorted(kafka.items())))
         try:
@@ -151,10 +156,10 @@ def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
 
 
 def latest(kafka: KafkaSettings, topics: Iterable[str]) -> dict[str, Progress]:
-    """The last progress in partition 0 of each of these progress topics, of those that have one and may be read."""
+    """Return the last progress in partition 0 of each topic that has one and that this user may read."""
     fetcher, ranges = _fetcher(tuple(sorted(kafka.items()))), list[Range]()
     for topic in topics:
-        # One that is on its way out, or that this user may not read, tells nothing.
+        # A topic that is being deleted, or that this user may not read, is skipped.
         with suppress(KafkaException):
             earliest, end = fetcher.watermarks(topic, 0)
             ranges += [Range(topic, 0, max(earliest, end - _FIRST_STEP), end)] if end > earliest else []
@@ -164,14 +169,14 @@ def latest(kafka: KafkaSettings, topics: Iterable[str]) -> dict[str, Progress]:
             values |= {records.topic: records.value[-1].as_py() for records in chunk}
     found = {topic: _ours(value) for topic, value in values.items()}
     for topic in {each.topic for each in ranges} - values.keys():
-        # A topic of another program may have such a name.
+        # Another program's topic may have a name that ends like a progress topic's.
         with suppress(ChangelogError, *_STRANGE):
             found[topic] = read(kafka, topic, 0)
     return {topic: last for topic, last in found.items() if last is not None}
 
 
 def _ours(value: bytes | None) -> Progress | None:
-    """A progress, None if it is the record of another program."""
+    """Parse a progress; None if another program wrote the record."""
     try:
         return None if value is None else Progress.from_bytes(value)
     except _STRANGE:
@@ -179,7 +184,7 @@ def _ours(value: bytes | None) -> Progress | None:
 
 
 def recorded(kafka: KafkaSettings, topic: str) -> Iterator[Progress]:
-    """The batches on record in the order in which they were written, some more than once. Raises a ChangelogError."""
+    """Yield the recorded batches in the order in which they were written; some repeat. Raises ChangelogError."""
     fetcher = _fetcher(tuple(sorted(kafka.items())))
     try:
         earliest, end = fetcher.watermarks(topic, 0)
@@ -190,7 +195,7 @@ def recorded(kafka: KafkaSettings, topic: str) -> Iterator[Progress]:
 
 
 def next_run(*before: str) -> str:
-    """A name for a run that comes after all of these. Of runs that begin at the same moment, chance picks the later."""
+    """Return a run name greater than all of these. A random suffix orders runs that begin at the same moment."""
     last = max((int(name.partition("-")[0]) for name in before if name), default=0)
     return f"{last + 1:08}-{secrets.token_hex(4)}"
 

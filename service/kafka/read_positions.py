@@ -1,4 +1,4 @@
-"""How far a read task is in its ranges, over whole arrays of records."""
+"""Track how far a read task has come in its ranges, for arrays of records at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowkind.service.kafka.offsets import Range
 
 
 class Positions:
-    """Positions in some ranges, at most one of each partition; whole arrays of records move them on."""
+    """Positions in some ranges, at most one range per partition. Arrays of records advance them."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         self.ranges = tuple(ranges)
@@ -23,22 +23,22 @@ class Positions:
         self._end = np.array([part.end for part in ranges], np.int64)
         self._topics = {name: i for i, name in enumerate(sorted({part.topic for part in ranges}))}
         self._topic = np.array([self._topics[part.topic] for part in ranges], np.int64)
-        # The last row and column are for topics and partitions that are not read.
+        # The last row and column stand for topics and partitions that are not read.
         self._number = np.full((len(self._topics) + 1, max(self.partition, default=0) + 2), -1)
         self._number[self._topic, self.partition] = np.arange(len(ranges))
 
     @property
     def left(self) -> int:
-        """How many offsets are still to be read."""
+        """The number of offsets still to be read."""
         return int(np.maximum(self._end - self.position, 0).sum())
 
     @property
     def open(self) -> Indices:
-        """The ranges that are not at their end."""
+        """The ranges that have not reached their end."""
         return np.flatnonzero(self.position < self._end)
 
     def find(self, messages: Sequence[Message]) -> Int64s:
-        """The range of each message's partition, -1 for none. Each method call counts here."""
+        """Return the range of each message's partition, -1 for none. Written for few method calls per message."""
         count = len(messages)
         partition = np.minimum(
             np.fromiter(map(Message.partition, messages), np.int64, count), self._number.shape[1] - 1
@@ -51,17 +51,17 @@ class Positions:
         return number
 
     def advance(self, ranges: Int64s, offset: Int64s) -> Mask:
-        """Move behind the records with these ranges and offsets; which of them are in their range."""
+        """Advance past the records with these ranges and offsets; return which of them are in their range."""
         known = ranges >= 0
         np.maximum.at(self.position, ranges[known], offset[known] + 1)
         return known & (offset < self._end[ranges])
 
     def finish(self, number: int) -> None:
-        """Nothing more comes in this range."""
+        """Mark a range as completely read."""
         self.position[number] = self._end[number]
 
     def by_topic(self, ranges: Int64s) -> Iterator[tuple[str, Indices | None]]:
-        """Each topic of records with these ranges, and which of them are its; None for all."""
+        """Yield each topic of the records with these ranges, and the indices of its records; None for all of them."""
         topic = self._topic[ranges]
         for name, number in self._topics.items():
             members = np.flatnonzero(topic == number)

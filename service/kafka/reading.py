@@ -1,4 +1,4 @@
-"""What a read task does: decode once per table, calc once for each who reads it, blocks for their shards."""
+"""Run a read task: decode records once per table, run the calc of each reader, and build blocks for the shards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Table:
 
 
 class Reading:
-    """Turns offset ranges into blocks; a worker keeps one per source."""
+    """Reads offset ranges into blocks. A worker process keeps one reader per source."""
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
@@ -56,7 +56,7 @@ class Reading:
             self._tables[each.scan.source.topic].append(_Table(each, decoder))
 
     def close(self) -> None:
-        """Let go of the brokers."""
+        """Close the connection to the brokers."""
         self._fetcher.close()
 
     def blocks(
@@ -68,14 +68,14 @@ class Reading:
         first: bool = True,
         reports: bool = False,
     ) -> Iterator[LabelledBlock]:
-        """The blocks of all records in the ranges.
+        """Yield the blocks of all records in the ranges, between some control blocks.
 
-        Those first that tell every writer the `extent` of the batch, if there is one, with `opens` those that let
-        operators begin without rows, and with `reports` those that ask every shard to report its state. Those last that
-        say how far time has come; in the `first` task of a batch, also of the partitions of which nothing came.
+        First come blocks that tell every writer the `extent` of the batch, if given; with `opens`, blocks that let
+        operators start without rows; and with `reports`, blocks that ask every shard to report its state. Last come
+        the watermarks. The `first` task of a batch includes partitions without new records in them.
         """
         labels, spec = self._spec.labels, self._spec
-        # A task that is not shuffled is a writer itself.
+        # If partitions stay whole, nothing is shuffled and each read task is its own writer.
         for label in spec.writers if extent and (first or spec.whole_partitions) else ():
             yield label, spec.writer, Block(extent=extent)
         for shard, level in spec.opens if opens else ():
@@ -84,7 +84,7 @@ class Reading:
             yield from ((label, level, Block(reports=True)) for label in labels)
         told = bool(extent) and first
         marks = self._partitions(extent) if told else {}
-        # Closed at once if the task fails: the consumer is the worker's, and the next task assigns it anew.
+        # Close the generator at once if the task fails: the worker keeps the consumer, and the next task reassigns it.
         with closing(self._fetched(ranges)) as chunks:
             more = True
             while more:
@@ -95,7 +95,7 @@ class Reading:
                     more = bool(chunk)
                     _spend(counters, "fetch", started)
                     parts = [part for records in chunk for part in self._parts(records, counters, marks)]
-                    # Headers are lists, which the collector would go through if they were still there when it is back.
+                    # Headers are lists, which the garbage collector would traverse if they lived until it is back on.
                     del chunk
                     started = time.perf_counter()
                     blocks = [(labels[shard], level, Block(piece)) for shard, level, piece in pieces(parts)]
@@ -108,7 +108,7 @@ class Reading:
                 yield from ((label, level, Block(marks=marks)) for label in labels)
 
     def _fetched(self, ranges: Sequence[Range]) -> Generator[list[Records], None, None]:
-        """The records of these ranges. Raises a ChangelogError; if the job is to be rebuilt, a RestartedTopicError."""
+        """Yield the records of the ranges. Raises ChangelogError, or RestartedTopicError if the job rebuilds itself."""
         with closing(self._fetcher.fetch(ranges, self._on_lost)) as chunks:
             try:
                 yield from chunks
@@ -119,7 +119,7 @@ class Reading:
                 raise RestartedTopicError(error.topic, how) from None
 
     def _partitions(self, extent: str) -> dict[str, dict[int, int | None]]:
-        """The partitions of the tables by whose watermarks somebody goes, of which nothing is known yet."""
+        """Return the partitions of all tables whose watermarks are used, with None for a watermark not known yet."""
         marks: dict[str, dict[int, int | None]] = {}
         for topic, partition in Offset.from_json(json.loads(extent)).at:
             for each in self._tables.get(topic, ()):
@@ -156,7 +156,7 @@ class Reading:
             _spend(counters, "calc", started)
 
     def _mark(self, scan: PhysicalScan, rows: Rows, marks: dict[str, dict[int, int | None]]) -> None:
-        """Take in how far the rows say that time has come."""
+        """Advance the watermarks in `marks` by the times of these rows."""
         source = scan.source
         if source.watermark is None or source.table not in self._spec.timed_tables:
             return
@@ -168,7 +168,7 @@ class Reading:
 
 @contextmanager
 def _no_cycles() -> Iterator[None]:
-    """Without the collector of cycles: a chunk's objects make none, and looking for them took a third of the time."""
+    """Pause the cyclic garbage collector: a chunk's objects form no cycles, and the search took a third of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -184,7 +184,7 @@ def _spend(counters: dict[str, float], stage: str, since: float) -> None:
 
 @lru_cache(maxsize=4)
 def worker_reading(option: str) -> Reading:
-    """The reading that this worker process keeps for a spec, with its consumer, schemas and compiled calcs."""
+    """Return the reader that this worker process keeps for a spec, with its consumer, schemas and compiled calcs."""
     spec = from_option(option)
     listeners[:] = [] if spec.registry_file is None else [writing(spec.registry_file)]
     return Reading(spec)

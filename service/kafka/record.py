@@ -1,4 +1,4 @@
-"""Records as columns."""
+"""Kafka records in columnar form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.kafka.headers import Headers
 
 @dataclass(frozen=True, slots=True)
 class OneRecord:
-    """A record as it lies in its topic; `timestamp` is in ms since the epoch, -1 for none."""
+    """One record as stored in its topic; `timestamp` is in ms since the epoch, -1 for none."""
 
     partition: int
     offset: int
@@ -25,32 +25,33 @@ class OneRecord:
     headers: tuple[tuple[str, bytes | None], ...]
 
     def header(self, name: str) -> bytes | None:
-        """The last header of a name."""
+        """Return the value of the last header with this name, None if there is none."""
         return dict(self.headers).get(name)
 
 
 @dataclass(frozen=True)
 class Made:
-    """When records were made, ms since the epoch: `at` so many times, each of which stands for some `records`."""
+    """Sampled record times: `at` holds times in ms since the epoch, `records` how many records each time stands for."""
 
     at: Int64s
     records: Int64s
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """All of them."""
+        """Concatenate all samples."""
         return cls(np.concatenate([part.at for part in parts]), np.concatenate([part.records for part in parts]))
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records of one topic, those of a partition in their order.
+    """Records of one topic as columns; the records of each partition are in offset order.
 
-    - `value`: null deletes in a compacted topic.
-    - `key`: null for none, and unknown unless the value is null or all was asked for (`service.kafka.fetch`).
-    - `headers`: None where no record has any.
-    - `timestamp`: ms since the epoch, -1 for none; None unless all was asked for.
-    - `made`: the same of some of them, where it is known.
+    - `value`: null for a tombstone, which deletes in a compacted topic.
+    - `key`: null for none. Also null where it was not fetched: a key is fetched only with a null value or if the
+      fetcher reads `whole` records (`service.kafka.fetch`).
+    - `headers`: None if no record has any.
+    - `timestamp`: ms since the epoch, -1 for none; None unless whole records were fetched.
+    - `made`: the times of a sample of the records, None if unknown.
     """
 
     topic: str
@@ -64,7 +65,7 @@ class Records:
 
     @property
     def each(self) -> Iterator[OneRecord]:
-        """One after the other, where all was asked for."""
+        """Iterate over the single records. Only for records that were fetched whole."""
         assert self.timestamp is not None, "they were read whole"
         headers = self.headers if self.headers is not None else [None] * len(self)
         partitions, offsets, times = self.partition.tolist(), self.offset.tolist(), self.timestamp.tolist()
@@ -76,7 +77,7 @@ class Records:
         return len(self.partition)
 
     def take(self, rows: Indices) -> Self:
-        """The records at `rows`, in that order."""
+        """Return the records at `rows`, in that order."""
         at = pa.array(rows)
         return replace(
             self,
@@ -90,7 +91,7 @@ class Records:
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """All parts, which are of one topic, one after the other."""
+        """Concatenate records of the same topic."""
         if len(parts) == 1:
             return parts[0]
         headers: list[Headers] | None = None

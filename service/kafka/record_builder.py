@@ -1,4 +1,4 @@
-"""One task's changes as Kafka messages: framed keys and values, row kind headers, partitions."""
+"""Turn one task's changes into Kafka messages: framed keys and values, row kind headers, partitions."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ROOM_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Messages:
-    """Net changes of one sink, ready to be sent in their order.
+    """Net changes of one sink, ready to be sent in this order.
 
-    `values` has None for a tombstone. `spread` is there where messages have no key: the hash of each row, which places
-    it, so that a row and its later retraction are in one partition.
+    `values` has None for a tombstone. `spread` is set if messages have no key: the hash of each row chooses its
+    partition, so that a row and its later retraction are in the same one.
     """
 
     sink: SinkSpec
@@ -45,7 +45,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class RecordBuilder:
-    """What one task sends in one way: the messages of some sinks, and dead letters."""
+    """Everything that one task sends with the same delivery guarantee: messages of some sinks, and dead letters."""
 
     messages: Sequence[Messages]
     letters: Sequence[DeadLetter]
@@ -56,14 +56,14 @@ class RecordBuilder:
 
     @property
     def topics(self) -> list[str]:
-        """Those of the messages."""
+        """The result topics of the messages."""
         return [each.sink.topic for each in self.messages]
 
 
 def prepare(spec: WriterSpec, batch: Batch) -> tuple[RecordBuilder, RecordBuilder]:
-    """What is to be sent exactly once, and what at least once: netted, framed. Raises AppendOnlyError.
+    """Net and frame the changes of a batch: first those to send exactly once, then those to send at least once.
 
-    Dead letters go with the transactions, if there are any.
+    Dead letters are sent in the transactions if any sink has them. Raises AppendOnlyError.
     """
     letters = [DeadLetter.from_bytes(payload) for payload in batch.letters.to_pylist()]
     ways: dict[bool, list[Messages]] = {True: [], False: []}
@@ -82,7 +82,7 @@ def prepare(spec: WriterSpec, batch: Batch) -> tuple[RecordBuilder, RecordBuilde
 
 
 def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> Messages:
-    """The net changes of one sink, counted."""
+    """Return the net changes of one sink as messages, and count them."""
     try:
         changes = net(changes, sink.form, keyed=sink.keyed, by_seq=sink.by_seq, ordered=sink.ordered)
     except RetractionError:
@@ -112,9 +112,9 @@ def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> M
 
 
 def send(producer: Producer, spec: WriterSpec, outgoing: RecordBuilder, partitions: Mapping[str, int]) -> None:
-    """Hand every message to the producer, waiting where its queue is full. Raises KafkaException.
+    """Hand every message to the producer, waiting while its queue is full. Raises KafkaException.
 
-    `partitions` are how many the topics have.
+    `partitions`: the number of partitions of each topic.
     """
     for each in outgoing.messages:
         _send(producer, each, partitions[each.sink.topic])
@@ -134,7 +134,7 @@ def _send(producer: Producer, messages: Messages, partitions: int) -> None:
     for key, value, kind, place in zip(messages.keys, messages.values, messages.kinds, places, strict=True):
         while True:
             try:
-                # By position, with no callbacks and no time of its own: one keyword takes as long as half the call.
+                # Positional arguments, no callback, no timestamp: one keyword argument costs half as much as the call.
                 produce(topic, value, key, place, None, None, 0, headers[kind])
                 break
             except BufferError:
@@ -142,7 +142,7 @@ def _send(producer: Producer, messages: Messages, partitions: int) -> None:
 
 
 def push(producer: Producer, *message: Any, **more: Any) -> None:
-    """Hand one message to the producer, waiting where its queue is full. Raises KafkaException."""
+    """Hand one message to the producer, waiting while its queue is full. Raises KafkaException."""
     while True:
         try:
             producer.produce(*message, **more)
@@ -154,6 +154,6 @@ def push(producer: Producer, *message: Any, **more: Any) -> None:
 
 def _send_letter(producer: Producer, spec: WriterSpec, letter: DeadLetter) -> None:
     assert spec.dead_letter_topic is not None, "only a job with a dead letter topic makes dead letters"
-    # With the time of now: retention would take away what comes from long ago, before anybody has seen it.
+    # The timestamp is the current time: with the original's, retention could delete an old letter before it is seen.
     headers = letter.written_headers(spec.job, spec.query)
     push(producer, spec.dead_letter_topic, letter.value, letter.key, headers=headers)

@@ -1,6 +1,6 @@
-"""A registry that does not answer the tasks of a query: said in a file, for the driver on the same machine.
+"""Report a registry that does not answer a query's tasks, through a file that the driver on the same machine reads.
 
-The tasks' error says it too, but only once Spark has given up on the batch. On other machines that has to do.
+The tasks' error reports it too, but only when Spark has given up on the batch. On other machines it is the only report.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowkind.avro.registry import Unanswered
 
 @dataclass(frozen=True)
 class RegistryOutage:
-    """A registry at an address has not answered for so many seconds, and why."""
+    """An outage: the registry at `address` has not answered for so many `seconds`, and `why`."""
 
     address: str
     seconds: float
@@ -25,7 +25,7 @@ class RegistryOutage:
 
 
 def writing(file: str) -> Unanswered:
-    """Whoever is told of a registry writes it to the file, and removes it when the registry answers."""
+    """Return a listener that writes an outage to the file, and removes the file when the registry answers."""
     path = Path(file)
 
     def told(address: str, seconds: float | None, why: str) -> None:
@@ -41,7 +41,7 @@ def writing(file: str) -> Unanswered:
 
 
 def registry_outage(file: Path) -> RegistryOutage | None:
-    """What a task of the batch that is under way has said last, and how long it is now."""
+    """Return the outage that a task of the current batch has last reported, with its present duration."""
     try:
         said = RegistryOutage(**json.loads(file.read_text("utf-8")))
         return replace(said, seconds=said.seconds + max(0.0, time.time() - file.stat().st_mtime))

@@ -1,4 +1,4 @@
-"""What a write task does: net its blocks, and write them exactly once or at least once, as the sink says."""
+"""Run a write task: net the changes in its blocks, and write them exactly once or at least once, as each sink says."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ from rowkind.service.kafka.transaction import Outcome, write_once
 
 @dataclass
 class Counted:
-    """The counters that rode along with a task's blocks, and those of what it wrote itself."""
+    """Counters of a write task: `carried` arrived with its blocks, `written` counts its own work."""
 
     carried: dict[str, float] = field(default_factory=dict)
     written: dict[str, float] = field(default_factory=dict)
 
 
 def write(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
-    """Write the blocks of one task. Raises a ChangelogError."""
+    """Write the blocks of one task and return its counters. Raises ChangelogError.
+
+    A batch before `spec.written` is already in Kafka, so only the counters that arrived with it are returned.
+    """
     task = Counted()
     with _timed(task, spec.query, "unpack"):
         unpacked = [Block.from_bytes(block) for block in blocks]
@@ -45,7 +48,7 @@ def write(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa
     if not (len(once) or len(repeatable) or batch_partition.partition == 0):
         return task
     with _timed(task, spec.query, "send"):
-        # A batch is on record before its results are visible: a replay must know how it was cut.
+        # The progress is recorded before the results are visible, because a replay must know how the batch was cut.
         if not spec.transactions:
             at_least_once.record(spec, batch_partition)
         else:
@@ -66,7 +69,7 @@ def _count(task: Counted, query: str, outcome: Outcome, retries: int) -> None:
 
 @contextmanager
 def _timed(task: Counted, query: str, stage: str) -> Iterator[None]:
-    """Adds the seconds of a stage to what a task counts."""
+    """Add the seconds that a stage takes to the task's counters."""
     started = time.perf_counter()
     try:
         yield

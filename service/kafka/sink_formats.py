@@ -1,4 +1,4 @@
-"""Packed rows as a topic has them."""
+"""Sink formats: encode packed rows as the values and keys of a topic."""
 
 from __future__ import annotations
 
@@ -22,50 +22,50 @@ class AsAvro:
     schema: int
 
     def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
-        """The bytes of each row."""
+        """Return the bytes of each row."""
         return frame(self.schema, payloads)
 
 
 @dataclass(frozen=True)
 class AsJson:
-    """JSON objects with the columns of the record; equal rows are equal bytes."""
+    """JSON objects with the columns of the record. Equal rows have equal bytes."""
 
     record: Record
 
     def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
-        """The bytes of each row."""
+        """Return the bytes of each row."""
         rows = decode(self.record, payloads)
         return binary([json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() for row in rows])
 
 
 @dataclass(frozen=True)
 class AsConnectJson:
-    """JSON objects with Connect's schema beside the columns of the record; equal rows are equal bytes."""
+    """JSON objects with Kafka Connect's schema next to the payload. Equal rows have equal bytes."""
 
     record: Record
 
     def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
-        """The bytes of each row."""
+        """Return the bytes of each row."""
         return binary(rows_with_schema(self.record, payloads))
 
 
 @dataclass(frozen=True)
 class AsPlainAvro:
-    """Avro without a frame."""
+    """Avro without framing."""
 
     def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
-        """The bytes of each row, which are those that it is packed in."""
+        """Return the packed bytes of each row unchanged."""
         return payloads
 
 
 @dataclass(frozen=True)
 class AsText:
-    """The one column as text without quotes, as kcat and ksqlDB write keys."""
+    """The only column as text without quotes, as kcat and ksqlDB write keys."""
 
     record: Record
 
     def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
-        """The bytes of each row."""
+        """Return the bytes of each row."""
         (name,) = self.record.names
         values = [row[name] for row in decode(self.record, payloads)]
         return binary([(each if isinstance(each, str) else json.dumps(each)).encode() for each in values])
@@ -73,12 +73,12 @@ class AsText:
 
 @dataclass(frozen=True)
 class AsLong:
-    """The one column as 8 bytes, the highest first, as Java's LongSerializer writes keys."""
+    """The only column as 8 bytes, big-endian, as Java's LongSerializer writes keys."""
 
     record: Record
 
     def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
-        """The bytes of each row."""
+        """Return the bytes of each row."""
         (name,) = self.record.names
         return binary([struct.pack(">q", row[name]) for row in decode(self.record, payloads)])
 
@@ -88,7 +88,7 @@ Written = AsAvro | AsPlainAvro | AsJson | AsText | AsLong | AsConnectJson
 
 @dataclass(frozen=True)
 class Forms:
-    """How a topic's values are written, and its keys where it has any."""
+    """The formats of a topic's values and keys; `key` is None if records have no keys."""
 
     value: Written
     key: Written | None

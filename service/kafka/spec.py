@@ -1,7 +1,7 @@
-"""What the source and the writer of a query are told, as frozen values that travel to Spark's workers.
+"""Specifications of a query's source and writer: frozen values that are sent to Spark's workers.
 
-The source's does in an option, whose name holds the word "secret", so that Spark redacts its value wherever it shows
-options: the settings of Kafka and of the registry may contain passwords.
+The source's specification travels in a Spark option whose name contains "secret", so that Spark redacts its value in
+every place that shows options. The Kafka and registry settings in it may contain passwords.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ OPTION = "secret.spec"
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """A source: all tables that a query reads.
+    """The specification of a source: all tables that a query reads.
 
-    - `scans`: each with the ways of its rows. `labels`: Spark's label of each shard.
+    - `scans`: the tables' scans, each with the exits of its rows. `labels`: Spark's label of each shard.
     - `kafka`: librdkafka settings.
-    - `writer`: the level to which counters and dead letters go; `writers`: labels that lead to each of its tasks.
-    - `opens`: shards and levels at which an operator has a row of empty topics too. The source has a first batch then
-      even if there is nothing to read, and sends an empty block there.
-    - `levels`: those that keep state. The first batch of a run reports how much, in all shards.
-    - `timed_tables`: those whose watermarks somebody goes by; `timed_levels`: where time passes also without rows, so
-      that every batch is told there. `due_file`: a file on the driver that says when something is due that needs a
-      batch, in ms; None where nothing ever is.
-    - `tasks`: the most read tasks of a batch; `rows_per_task`: the fewest rows for which there is a further one.
-    - `whole_partitions`: records of one partition are read by one task, because what they become is not shuffled.
-    - `rows_per_batch`, `bytes_per_batch`: the most rows of a batch over all topics, and about how many bytes of
-      records, told from the first ones.
-    - `tolerate`: records that are no rows become dead letters; else they fail the query.
-    - `promises`: what becomes of a NULL in a column that is NOT NULL beside that.
-    - `excused`: rows that may be left out where an expression fails on them (`service.execute.failures`).
-    - `drain_file`: a file on the driver; from when it exists the source offers nothing new, so that a job can end
-      between two batches.
-    - `replay_file`: a file on the driver with the batches that are replayed first, a JSON array of their ends.
-      `replay_only`: the source offers nothing else.
+    - `writer`: the level to which counters and dead letters go. `writers`: labels that reach each of its tasks.
+    - `opens`: shards and levels of operators that emit a row even if their input is empty. The source then has a first
+      batch even if there is nothing to read, and sends an empty block to each of them.
+    - `levels`: the levels that keep state. In the first batch of a run, every shard reports its state size.
+    - `timed_tables`: the tables whose watermarks an operator uses. `timed_levels`: the levels where time passes without
+      rows too, so that every batch sends them the watermarks. `due_file`: a file on the driver with the time, in Unix
+      ms, at which the next batch is due even without rows; None if no operator needs such batches.
+    - `tasks`: the maximum number of read tasks per batch. `rows_per_task`: the minimum number of rows per task.
+    - `whole_partitions`: each partition is read by a single task, because the rows are not shuffled afterwards.
+    - `rows_per_batch`, `bytes_per_batch`: the limits of a batch over all topics: the number of rows, and about how many
+      bytes of records, estimated from the first ones.
+    - `tolerate`: records that cannot be decoded become dead letters; otherwise they fail the query.
+    - `promises`: what else to do about a NULL in a NOT NULL column: "warn" or "fail".
+    - `excused`: rows that may be skipped if an expression fails on them (`service.execute.failures`).
+    - `drain_file`: a file on the driver. Once it exists, the source offers nothing new, so that a job can end between
+      two batches.
+    - `replay_file`: a file on the driver with the batches to replay first, as a JSON array of their ends.
+      `replay_only`: the source offers no other batches.
     - `registry_file`: a file on the driver that says for how long the registry has not answered.
     """
 
@@ -76,9 +76,9 @@ class SourceSpec:
 
     @property
     def whole(self) -> bool:
-        """Whether all of a record is read: it may become a dead letter, or its key may say what is deleted."""
+        """Whether records are fetched whole: one may become a dead letter, or its key may identify a deleted row."""
         sources = [each.scan.source for each in self.scans]
-        # The key of a delete is in the record's key, and a null value may be spelled out in JSON.
+        # The record's key identifies the deleted row, and a JSON value may be a literal `null`, which deletes too.
         if any(each.debezium or (each.format == "json" and each.mode == "upsert") for each in sources):
             return True
         policies = {way.calc.on_error for each in self.scans for way in each.exits}
@@ -86,25 +86,25 @@ class SourceSpec:
 
     @property
     def starts(self) -> Mapping[str, Start]:
-        """All topics, with where each is read from."""
+        """The start position of each topic."""
         return starts(self.scans)
 
 
 def starts(scans: Iterable[GraphScan]) -> dict[str, Start]:
-    """The topics of these tables, with where each is read from."""
+    """Return the start position of each of these tables' topics."""
     return {each.scan.source.topic: each.scan.source.start for each in scans}
 
 
 @dataclass(frozen=True)
 class SinkSpec:
-    """A topic and how it is written.
+    """A result topic and how it is written.
 
     - `keyed`: changes carry the sink's unique key, packed as the Kafka key.
-    - `by_seq`: they are an upsert stream as it was read, `ordered`: they are written in an order
-      (`operators.columns.emission.net`).
-    - `value`, `key`: how values and keys are written; None where there are no keys.
-    - `row_kind`: the header of the row kind, None for none.
-    - `transactions`: exactly once; else at least once, for upsert sinks.
+    - `by_seq`: the changes are an upsert stream as read from its topic; the last change of a key counts. `ordered`: all
+      changes are inserts, written in order. See `operators.columns.emission.net` for both.
+    - `value`, `key`: the formats of values and keys; `key` is None if records have no keys.
+    - `row_kind`: the header for the row kind, None for no header.
+    - `transactions`: True for exactly-once delivery; False for at-least-once, which only upsert sinks allow.
     """
 
     sink: str
@@ -121,14 +121,15 @@ class SinkSpec:
 
 @dataclass(frozen=True)
 class WriterSpec:
-    """What a query writes.
+    """The specification of a query's writer.
 
-    - `sinks`: those of the query, by their places in its graph.
-    - `transaction_timeout_ms`: how long a transaction may stay open; a task opens it only when all is ready to be sent.
-    - `run`: the name of this run of the job; that of a later run is greater (`service.kafka.progress`).
-    - `progress_topic`: this query's own, with a partition for every task of a batch.
-    - `written`: all tasks have written the batches before this number. A replay of them only restores state.
-    - `tasks`: in how many partitions its state lies.
+    - `sinks`: the query's sinks, by their places in its graph.
+    - `transaction_timeout_ms`: how long a transaction may stay open. A task opens it only when everything is ready to
+      be sent.
+    - `run`: the name of this run of the job; a later run has a greater name (`service.kafka.progress`).
+    - `progress_topic`: the query's own progress topic, with a partition for every task of a batch.
+    - `written`: all tasks have written the batches before this number. Replaying them only restores state.
+    - `tasks`: the number of partitions of the query's state.
     - `claims`: the result topics, which no other job may write (`service.kafka.topic_claims`).
     """
 
@@ -146,29 +147,29 @@ class WriterSpec:
 
     @property
     def transactions(self) -> bool:
-        """Whether anything is written exactly once."""
+        """Whether any sink is written exactly once."""
         return any(each.transactions for each in self.sinks.values())
 
     def topics(self, *, transactions: bool) -> list[str]:
-        """Those of its sinks that are written exactly once, or else the others."""
+        """Return the topics of the sinks that are written exactly once, or those of the other sinks."""
         return [each.topic for each in self.sinks.values() if each.transactions == transactions]
 
     def without_claims(self) -> Self:
-        """The same, but that any other job may write its topics."""
+        """Return the same specification without claims, so that other jobs may write its topics."""
         return replace(self, claims=())
 
     def transactional_id(self, partition: int) -> str:
-        """The id under which one task partition writes: each run of the job fences the one before."""
+        """Return the transactional id of a task partition. Each run of the job fences the run before it."""
         return f"{self.job}-{self.query}-{partition}"
 
 
 def to_option(spec: SourceSpec) -> str:
-    """The value of the option `OPTION`."""
+    """Return the value of the Spark option `OPTION`."""
     return base64.b64encode(pickle.dumps(spec)).decode()
 
 
 def from_option(value: str) -> SourceSpec:
-    """The spec that `to_option` made."""
+    """Restore the specification from the value that `to_option` returned."""
     spec = pickle.loads(base64.b64decode(value))  # noqa: S301 - our own, from our own driver
     assert isinstance(spec, SourceSpec), "the option holds a source's spec"
     return spec

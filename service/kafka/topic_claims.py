@@ -1,9 +1,9 @@
-"""Which job writes a topic: the claim that each query leaves with its progress.
+"""Claims to result topics: each query records with its progress which topics it writes.
 
 Two jobs that write the same topic would write every row twice, or retract each other's rows. The last progress of a
-query (`service.kafka.progress`) names the job and its result topics, also while the job is stopped. So a start looks
-into the progress topics of all other jobs that its user may see. A claim ends when its query is started without the
-sink, or when another job takes the topic over (`release`).
+query (`service.kafka.progress`) names the job and its result topics, even while the job is stopped. So a starting job
+reads the progress topics of all other jobs that its Kafka user may see. A claim ends when its query is started without
+the sink, or when another job takes the topic over (`release`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rowkind.service.kafka.transaction import TransactionalWriter
 
 @dataclass(frozen=True)
 class Claim:
-    """A query of another job, by its last progress in `progress_topic`, writes these `topics`."""
+    """A query's claim to the result `topics`, as its `last` progress in `progress_topic` states it."""
 
     topics: tuple[str, ...]
     progress_topic: str
@@ -30,26 +30,26 @@ class Claim:
 
 
 def claims(kafka: KafkaSettings, topics: Collection[str], job: str) -> list[Claim]:
-    """The claims of other jobs than `job` to any of these topics, as far as this user may see them.
+    """Return the claims of jobs other than `job` to any of these topics, as far as this Kafka user may see them.
 
-    Raises a ChangelogError.
+    Raises ChangelogError.
     """
     return [each for each in _all(kafka) if each.last.job != job and not set(each.topics).isdisjoint(topics)]
 
 
 def check(kafka: KafkaSettings, topics: Collection[str], job: str) -> None:
-    """Make sure that no other job writes any of these topics. Raises ClaimedTopicsError."""
+    """Check that no other job writes any of these topics. Raises ClaimedTopicsError."""
     if found := claims(kafka, topics, job):
         raise _refused(found, topics)
 
 
 def claim(spec: WriterSpec) -> None:
-    """Leave the claim of a query, unless it is there. Raises ClaimedTopicsError if two jobs start at the same time."""
+    """Record the claim of a query unless it is recorded. Raises ClaimedTopicsError if another job claims it too."""
     before = progress.read(spec.kafka, spec.progress_topic, 0)
     if before is not None and list(before.topics) == sorted(spec.claims) and before.job == spec.job:
         return
     _sign(spec, before)
-    # Of two jobs that looked before either had signed, the first by name goes on.
+    # If two jobs checked before either had signed, the job with the lesser name continues.
     found = [each for each in claims(spec.kafka, spec.claims, spec.job) if each.last.job < spec.job]
     if found:
         _sign(spec.without_claims(), before)
@@ -57,9 +57,9 @@ def claim(spec: WriterSpec) -> None:
 
 
 def release(kafka: KafkaSettings, topics: Collection[str], job: str) -> Iterator[tuple[str, str]]:
-    """Take these topics from other jobs, whose queries stop if they still run; each topic with the job that had it.
+    """Take these topics from other jobs, and yield each topic with the job that claimed it.
 
-    Raises a ChangelogError.
+    The other jobs' queries stop if they are running. Raises ChangelogError.
     """
     for each in claims(kafka, topics, job):
         left = tuple(topic for topic in each.topics if topic not in topics)

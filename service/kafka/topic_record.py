@@ -1,8 +1,8 @@
-"""A topic as it was when a query wrote it, and what has become of it since that makes the result in it wrong.
+"""A record of a result topic's state when a query last wrote it, to detect later changes that make the result wrong.
 
-Kafka gives a topic that is deleted and made anew another id. Retention moves the offset of the first record; an unclean
-election of a leader, or a disk that is restored, moves the end of a partition back. More partitions send the rows of a
-key elsewhere. Compaction does none of this: it leaves the offsets as they are.
+A topic that is deleted and re-created gets another id from Kafka. Retention moves the first offset. An unclean leader
+election or a restored disk moves the end of a partition back. Added partitions move the rows of a key to another
+partition. Compaction changes none of these: it keeps the offsets.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from rowkind.service.kafka.cluster import Cluster
 
 @dataclass(frozen=True)
 class TopicRecord:
-    """Kafka's `id` of a topic; of each partition the first offset that is left, and the next one to be committed."""
+    """A topic at one moment: Kafka's `id`, and for each partition its first offset and its end (the next offset)."""
 
     id: str
     starts: tuple[int, ...]
     ends: tuple[int, ...]
 
     def harm(self, now: TopicRecord | None, *, keeps_all: bool) -> str:
-        """What has become of the topic that is like this `now`, None if it is not there; nothing if all is well.
+        """Describe the damage since this record, given the topic as it is `now` (None if deleted); "" if there is none.
 
-        `keeps_all`: the rows in it are the result, so that none may be missing and those of a key are in one partition.
+        `keeps_all`: the topic must have every row of the result, and all rows of a key in the same partition.
         """
         if now is None:
             return "was deleted"
@@ -42,17 +42,17 @@ class TopicRecord:
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        """The form for a note."""
+        """Return the JSON form that is saved with the checkpoint."""
         return {"id": self.id, "starts": self.starts, "ends": self.ends}
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Self:
-        """What `to_json` made."""
+        """Restore a record from its `to_json` form."""
         return cls(said["id"], tuple(said["starts"]), tuple(said["ends"]))
 
 
 def topic_records(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicRecord]:
-    """Those of these topics that are there, as they are now. Raises a ChangelogError."""
+    """Return the current records of the named topics that exist. Raises ChangelogError."""
     found = cluster.present(names)
     starts, ends = cluster.earliest(found.partitions), cluster.ends(found.partitions)
     return {

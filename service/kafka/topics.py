@@ -1,4 +1,4 @@
-"""The topics that a job writes to, and their schemas in the registry: made on request, checked at every start."""
+"""A job's topics and their schemas in the registry: created on request, checked at every start."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from rowkind.service.kafka.errors import MissingTopicError, UnfitSubjectError, U
 from rowkind.service.kafka.sink_formats import AsAvro, Forms
 
 PROGRESS = ".progress"
-"""How the name of every progress topic ends."""
+"""The suffix of every progress topic's name."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as the job wants it. `replication` None leaves it to the brokers."""
+    """A topic as the job needs it. With `replication` None the brokers' default applies."""
 
     name: str
     partitions: int = 1
@@ -42,10 +42,10 @@ class Topic:
 
 
 def sink_topic(name: str, form: ChangelogMode, partitions: int = 1, replication: int | None = None) -> Topic:
-    """A result topic.
+    """Return a result topic with the settings for its mode.
 
-    Of an upsert topic only the last row of each key counts. A retract topic needs every change, since any may be one of
-    a row that is still there. An append topic may forget its oldest rows, by the brokers' default.
+    An upsert topic is compacted: only the last row of each key counts. A retract topic keeps every change indefinitely,
+    because any change may belong to a row that is still in the result. An append topic has the brokers' retention.
     """
     config: dict[ChangelogMode, dict[str, str]] = {
         "append": {"cleanup.policy": "delete"},
@@ -56,12 +56,12 @@ def sink_topic(name: str, form: ChangelogMode, partitions: int = 1, replication:
 
 
 def source_topic(name: str, mode: ChangelogMode, partitions: int) -> Topic:
-    """A table's topic: of one whose rows replace each other only the last of each key counts."""
+    """Return a table's topic. An upsert topic is compacted, because only the last row of each key counts."""
     return Topic(name, partitions, None, {"cleanup.policy": "compact" if mode == "upsert" else "delete"})
 
 
 def progress_topic(job: str, query: str, tasks: int, replication: int | None = None) -> Topic:
-    """A query's progress: one partition for every task of a batch, kept short by eager compaction."""
+    """Return a query's progress topic: one partition for every task of a batch, kept short by eager compaction."""
     config = {
         "cleanup.policy": "compact",
         "segment.bytes": str(1 << 20),
@@ -73,32 +73,32 @@ def progress_topic(job: str, query: str, tasks: int, replication: int | None = N
 
 
 def progress_name(job: str, query: str) -> str:
-    """The name of a query's progress topic."""
+    """Return the name of a query's progress topic."""
     return f"{job}.{query}{PROGRESS}"
 
 
 def filling_name(job: str, query: str, sink: str, token: str) -> str:
-    """The name of the topic that has a sink's result while its query fills its state; each time it is another one."""
+    """Return the name of a sink's temporary topic while the query fills its state; `token` makes it unique."""
     return f"{job}.{query}.{sink}.filling-{token}"
 
 
 def group_name(job: str, query: str) -> str:
-    """The name of the consumer group that shows how far a query has come."""
+    """Return the name of the consumer group that shows a query's lag."""
     return f"{job}.{query}"
 
 
 def dead_letter_topic(name: str, replication: int | None = None) -> Topic:
-    """A dead letter topic; retention is the brokers' default."""
+    """Return a dead letter topic; retention is the brokers' default."""
     return Topic(name, 1, replication, {"cleanup.policy": "delete"})
 
 
 def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
-    """Make the topics that are not there yet, and return their names; one for progress gets the partitions it lacks.
+    """Create the topics that do not exist and return their names. Existing progress topics get missing partitions.
 
-    Raises a ChangelogError.
+    Raises ChangelogError.
     """
     admin, wanted = reach(kafka), {topic.name: topic for topic in topics}
-    # To ask for one that is there takes a right that a job need not have.
+    # Creating only missing topics matters: the attempt to create an existing one needs a right that a job may lack.
     present = admin.list_topics(timeout=ANSWER_SECONDS).topics
     for name in wanted.keys() & present.keys():
         if name.endswith(PROGRESS):
@@ -115,7 +115,7 @@ def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
             result(answer)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                continue  # Somebody else has made it just now.
+                continue  # Another client has just created it.
             if error.args[0].code() in _UNFIT:
                 raise UnfitTopicError(f"Topic {name} cannot be made: {error.args[0].str()}.") from None
             raise translate(error, servers(kafka), f"making topic {name}") from None
@@ -125,7 +125,7 @@ def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
 
 
 def delete(kafka: KafkaSettings, done_with: Iterable[str]) -> None:
-    """Delete these topics, as far as they are there. Raises a ChangelogError."""
+    """Delete these topics; missing topics are ignored. Raises ChangelogError."""
     admin, wanted = reach(kafka), list(done_with)
     for name, answer in admin.delete_topics(wanted, operation_timeout=ANSWER_SECONDS).items() if wanted else ():
         try:
@@ -136,19 +136,19 @@ def delete(kafka: KafkaSettings, done_with: Iterable[str]) -> None:
 
 
 def names(kafka: KafkaSettings) -> list[str]:
-    """Of all topics that there are. Raises a ChangelogError."""
+    """Return the names of all topics. Raises ChangelogError."""
     return list(reach(kafka).list_topics(timeout=ANSWER_SECONDS).topics)
 
 
 def partitions(kafka: KafkaSettings, name: str) -> int:
-    """How many partitions a topic has, 0 if it is not there. Raises a ChangelogError."""
-    # Of all there are: to ask for one by name may make it.
+    """Return how many partitions a topic has, 0 if it does not exist. Raises ChangelogError."""
+    # List all topics: a request for one topic by its name may create it.
     present = reach(kafka).list_topics(timeout=ANSWER_SECONDS).topics
     return len(present[name].partitions) if name in present else 0
 
 
 def with_records(kafka: KafkaSettings, of: Collection[str]) -> list[str]:
-    """Those of these topics that are there and hold anything. Raises a ChangelogError."""
+    """Return which of these topics exist and have records. Raises ChangelogError."""
     if not of:
         return []
     present = reach(kafka).list_topics(timeout=ANSWER_SECONDS).topics
@@ -169,16 +169,16 @@ def _widen(kafka: KafkaSettings, admin: AdminClient, topic: Topic) -> None:
 
 
 def _await(admin: AdminClient, names: Sequence[str]) -> None:
-    """Wait until the brokers' metadata has the topics that were just made; it follows the controller's in a moment."""
+    """Wait until the brokers' metadata has the new topics; it lags a moment behind the controller's."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while set(names) - admin.list_topics(timeout=ANSWER_SECONDS).topics.keys() and time.monotonic() < deadline:
         admin.poll(0.05)
 
 
 def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
-    """Make sure that the topics are there and fit; return advice on what is unusual but works.
+    """Check that the topics exist and suit their use; return advice about settings that are unusual but work.
 
-    Raises MissingTopicError, naming all that are missing, or UnfitTopicError.
+    Raises MissingTopicError, which names all missing topics, or UnfitTopicError.
     """
     admin = reach(kafka)
 
@@ -203,7 +203,7 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
 
 
 def settings_of(kafka: KafkaSettings, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The settings of those of these topics whose settings this user may see. Raises a ChangelogError."""
+    """Return the settings of these topics, as far as this user may see them. Raises ChangelogError."""
     return _settings(reach(kafka), names) if names else {}
 
 
@@ -212,7 +212,7 @@ def _settings(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, s
     answers = admin.describe_configs(resources, request_timeout=ANSWER_SECONDS) if resources else {}
     found: dict[str, dict[str, str]] = {}
     for name, (_, answer) in zip(names, answers.items(), strict=True):
-        # No right to look at settings is no reason not to read or write.
+        # A job without the right to see a topic's settings may still read and write the topic.
         with suppress(KafkaException):
             found[name] = {setting: entry.value for setting, entry in result(answer).items()}
     return found
@@ -241,10 +241,10 @@ def _advice(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
 
 
 def register(registry: Registry, topic: str, value: Record, key: Record | None) -> Forms:
-    """How a topic is written in Avro. New schemas are registered, as `<topic>-value` and `<topic>-key`.
+    """Register a topic's schemas as `<topic>-value` and `<topic>-key`, and return how the topic is written in Avro.
 
-    A schema that differs from the registered one becomes its next version if those who read with the present one can
-    read rows of the new one too. Raises UnfitSubjectError if not, or a RegistryError.
+    A schema that differs from the registered one becomes its next version, if readers that use the registered schema
+    can read the new rows too. Otherwise raises UnfitSubjectError. May also raise a RegistryError.
     """
     return Forms(
         AsAvro(register_schema(registry, f"{topic}-value", value)),
@@ -253,7 +253,7 @@ def register(registry: Registry, topic: str, value: Record, key: Record | None) 
 
 
 def register_schema(registry: Registry, subject: str, record: Record) -> int:
-    """The id of a schema under its subject, as `register`."""
+    """Register one schema under its subject, with the rules of `register`, and return its id."""
     try:
         present = registry.latest(subject)
     except UnknownSubjectError:

@@ -1,8 +1,8 @@
-"""Exactly once: one Kafka transaction per batch and partition, with the progress inside.
+"""Exactly-once writing: one Kafka transaction per batch and partition, which includes the progress.
 
-librdkafka cannot tell a late commit of an earlier transaction from one of the present (it has no KIP-890). So after
-any error or timeout the producer is thrown away. Its successor under the same transactional id fences whatever may
-still be under way, aborts a transaction left open, and then reads in the progress topic what has really happened.
+librdkafka cannot distinguish a late commit of an earlier transaction from a commit of the current one (it has no
+KIP-890). So the producer is thrown away after any error or timeout. The next producer with the same transactional id
+fences requests still under way and aborts an open transaction. Then it reads the outcome from the progress topic.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Outcome = Literal["committed", "skipped"]
 
 _TRIALS = 3
 _HOPELESS = (RefusedError, MissingTopicError, UnfitTopicError)
-"""What another trial would meet again."""
+"""Errors that another attempt would meet again."""
 
 
 class TransactionalWriter:
-    """A producer under one transactional id, what it writes, and what its partition has committed so far."""
+    """A producer with one transactional id, together with the last progress that its partition has committed."""
 
     def __init__(self, spec: WriterSpec, partition: int) -> None:
-        """Fence all earlier producers of this id, end their transaction, read the progress. Raises ChangelogError."""
+        """Fence earlier producers of this id, abort their transaction, and read the progress. Raises ChangelogError."""
         self.spec = spec
         self._partition = partition
         transactional_id = spec.transactional_id(partition)
@@ -59,9 +59,9 @@ class TransactionalWriter:
             )
 
     def write(self, batch_partition: BatchPartition, outgoing: RecordBuilder) -> Outcome:
-        """Commit `outgoing` with its progress, unless it is there already.
+        """Commit `outgoing` together with its progress. A batch that is already committed is skipped.
 
-        Raises KafkaException, after which this writer must not be used again.
+        Raises KafkaException, after which this writer must not be used again, or ContradictionError.
         """
         if self._progress is not None and self._progress.covers(batch_partition):
             if self._progress.contradicts(batch_partition):
@@ -76,9 +76,9 @@ class TransactionalWriter:
         return "committed"
 
     def sign(self) -> None:
-        """Leave this run's name with the progress there is, so that no earlier run writes any more.
+        """Write the present progress again under this run's name, so that no earlier run can write any more.
 
-        Raises a ChangelogError.
+        Raises ChangelogError.
         """
         before = self._progress or Progress.of(self.spec, BatchPartition("", -1, self._partition))
         after = before.signed(self.spec)
@@ -90,7 +90,7 @@ class TransactionalWriter:
             raise _meaning(self.spec, error) from None
 
     def discard(self) -> None:
-        """Forget the producer without a further word to the brokers."""
+        """Drop the producer without any further request to the brokers."""
         self._producer.purge()
         self._producer = None
 
@@ -99,9 +99,9 @@ _writers: dict[tuple[str, str], TransactionalWriter] = {}
 
 
 def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: RecordBuilder) -> tuple[Outcome, int]:
-    """Write `outgoing` exactly once, whatever became of earlier attempts; also how many retries that took.
+    """Write `outgoing` exactly once, however earlier attempts ended. Returns the outcome and the number of retries.
 
-    Producers are kept by the process. Raises TransactionError if several trials failed, other ChangelogErrors at once.
+    The process keeps its producers. Raises TransactionError after three failed attempts, other ChangelogErrors at once.
     """
     cache = (servers(spec.kafka), spec.transactional_id(batch_partition.partition))
     failure: KafkaException | None = None
@@ -125,7 +125,7 @@ def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: Reco
 
 
 def _topics(spec: WriterSpec) -> str:
-    """The topics of a transaction, for a message."""
+    """Return the topics of a transaction as text for a message."""
     topics = spec.topics(transactions=True)
     return f"topic{'s' if len(topics) > 1 else ''} {', '.join(topics) or spec.dead_letter_topic}"
 

@@ -1,8 +1,8 @@
-"""Columns whose value Debezium does not know: it has written its placeholder in their place.
+"""Find columns in which Debezium has written its placeholder, because it does not know the value.
 
-PostgreSQL does not log a large value (TOAST) that an update has left as it was, unless the table has REPLICA IDENTITY
-FULL. Debezium writes the text of `unavailable.value.placeholder` then: as text or as bytes, as the one element of an
-array, as the bytes of that text in an array of numbers, or as key and value of a map. That is no value of the column.
+PostgreSQL does not log a large value (TOAST) that an update left unchanged, unless the table has REPLICA IDENTITY FULL.
+Debezium then writes the text of `unavailable.value.placeholder`: as text or bytes, as the only element of an array, as
+an array of numbers with the bytes of the text, or as key and value of a map. It is not a value of the column.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from rowkind.operators.columns.grouping import to_mask
 
 
 def unavailable(record: Record, payloads: pa.BinaryArray, placeholder: str) -> Mapping[int, list[str]]:
-    """The columns with the placeholder, of each row that has any; `payloads` are null or empty for no row."""
+    """Return the columns with the placeholder, for each row that has any; a null or empty payload is not a row."""
     inner = [each for field in record.fields for each in field.type.walk() if each.kind == "array"]
-    # Placeholders are rare: a search for their bytes leaves out nearly all rows at once.
+    # Placeholders are rare: a search for their bytes excludes nearly all rows before decoding.
     wanted = [placeholder.encode()]
     wanted += [_packed_numbers(placeholder)] if any(each.element.kind in ("int", "long") for each in inner) else []
     hits = np.zeros(len(payloads), np.bool_)
@@ -43,7 +43,7 @@ def unavailable(record: Record, payloads: pa.BinaryArray, placeholder: str) -> M
 
 
 def refusal(columns: list[str], placeholder: str) -> str:
-    """What is wrong with a row that has the placeholder in these columns."""
+    """Return the error message for a row with the placeholder in these columns."""
     several = len(columns) > 1
     return (
         f"{'columns' if several else 'column'} {', '.join(columns)}: Debezium does not know the "
@@ -53,14 +53,14 @@ def refusal(columns: list[str], placeholder: str) -> str:
 
 
 def _forms(placeholder: str) -> list[Any]:
-    """The placeholder as a value of each type that may have it."""
+    """Return the placeholder as a value of each type in which it can appear."""
     data = placeholder.encode()
     by_name = json.dumps({placeholder: placeholder}, separators=(",", ":"))
     return [placeholder, data, [placeholder], [data], list(data), [(placeholder, placeholder)], by_name]
 
 
 def _packed_numbers(placeholder: str) -> bytes:
-    """The bytes of the text as Avro has them one after the other in an array of numbers."""
+    """Return the bytes of the text as Avro encodes them in an array of numbers."""
     packed = bytearray()
     for byte in placeholder.encode():
         number = 2 * byte

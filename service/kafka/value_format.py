@@ -1,4 +1,4 @@
-"""What a format of keys and values does: bytes of records in, packed rows out."""
+"""The interface of key and value formats: bytes of records in, packed rows out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rowkind.service.physical.source_table import SourceTable
 
 @dataclass(frozen=True)
 class Raw:
-    """Keys or values of the records at `where`; `schemas` are their headers with the schema's id, null for none."""
+    """The keys or values of the records at `where`. `schemas`: their headers with the schema id, null for none."""
 
     bytes: pa.BinaryArray
     where: Indices
@@ -34,7 +34,7 @@ class Raw:
 
 @dataclass(frozen=True)
 class Envelopes:
-    """Of each value: the operation, and the row before and after it, null for none and for bad records."""
+    """Debezium envelopes: the operation of each, and its rows before and after; null for none and for bad records."""
 
     op: Sequence[str | None]
     before: pa.BinaryArray
@@ -42,22 +42,22 @@ class Envelopes:
 
 
 class KeyFormat(ABC):
-    """How keys are read. What is no row is noted among the faults, and has empty bytes."""
+    """A decoder of keys. A key that cannot be decoded is marked in the faults and has empty bytes."""
 
     @abstractmethod
     def rows(self, raw: Raw, reader: Record, faults: Faults) -> pa.BinaryArray:
-        """Keys or values as rows of `reader`."""
+        """Decode keys or values to rows of `reader`."""
 
 
 class ValueFormat(KeyFormat):
-    """How values are read, and keys where the table does not say otherwise."""
+    """A decoder of values, and of keys unless the table has a `key.format`."""
 
     @abstractmethod
     def envelopes(self, raw: Raw, before: Record, after: Record, faults: Faults) -> Envelopes:
-        """Values as envelopes, with the rows in them under these records."""
+        """Decode values to Debezium envelopes, whose rows have these schemas."""
 
     def without_nothing(self, values: pa.BinaryArray) -> pa.BinaryArray:
-        """The values, null where one only says in its format that there is none."""
+        """Return the values, with null for a value that represents "no value" in its format."""
         return values
 
 
@@ -69,9 +69,9 @@ KEY_REMEDY = (
 def resolved(
     source: SourceTable, writer: Record, reader: Record, raw: Raw, faults: Faults, *, of: Record | None = None
 ) -> pa.BinaryArray:
-    """Rows of a writer's schema as rows of `reader`; empty bytes for those that are of another type or do not fit.
+    """Resolve rows of a writer's schema to rows of `reader`; empty bytes for rows of another type or that do not fit.
 
-    `of` is the whole of the writer's record, where `writer` is a part of it.
+    `of`: the complete record of the writer, if `writer` is only a part of it.
     """
     if raw.stage == "value" and not writer.bare:
         whole = of or writer
@@ -93,7 +93,7 @@ def resolved(
 def scatter(
     parts: Sequence[pa.BinaryArray], places: Sequence[Indices], length: int, nothing: bytes | None
 ) -> pa.BinaryArray:
-    """The parts' values at their places, `nothing` elsewhere."""
+    """Return an array with the parts' values at their places and `nothing` elsewhere."""
     if len(parts) == 1 and len(places[0]) == length:
         return parts[0]
     pool = concat_binary([*parts, pa.array([nothing], pa.binary())])

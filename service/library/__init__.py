@@ -1,1 +1,1 @@
-"""A job as a Python object (`rowkind.Job`)."""
+"""The Python API for a job (`rowkind.Job`)."""

@@ -1,4 +1,4 @@
-"""`rowkind.Job`: a job file in somebody's own Python, without a command line and without Kafka."""
+"""`rowkind.Job`: work with a job file from Python, without the command line and without Kafka."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("rowkind")
 
 TrialLine = Mapping[str, Any]
-"""A change, `{"table": "orders", "op": "+I", "row": {…}}`, or the time from there on, `{"clock": …}`."""
+"""A change, `{"table": "orders", "op": "+I", "row": {…}}`, or a new time of the clock, `{"clock": …}`."""
 
 
 class SinkError(RowkindError):
-    """A job is asked for a sink that it has not, or for one of several without saying which."""
+    """The job does not have the requested sink, or it has several sinks and none was chosen."""
 
     exit_code = REFUSED
 
 
 class LoadedJob:
-    """A job that has been read from its file, `rowkind.Job`. Every error of its methods is a RowkindError."""
+    """A job that was loaded from its file: `rowkind.Job`. Its methods raise only RowkindErrors."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
     @classmethod
     def load(cls, path: str | Path, environment: Mapping[str, str] | None = None) -> Self:
-        """The job in a file, its references replaced from the process's environment unless another one is given.
+        """Load the job in a file. References are replaced from `environment`, by default that of the process.
 
-        Raises JobError with everything that is wrong with it.
+        Raises JobError with all problems in the file.
         """
         return cls(load(path, environment))
 
@@ -62,25 +62,28 @@ class LoadedJob:
 
     @property
     def file(self) -> Path:
-        """The file that it was read from."""
+        """The file from which the job was loaded."""
         return self._job.file
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of its tables."""
+        """The names of the job's tables."""
         return tuple(self._job.tables)
 
     @property
     def sinks(self) -> tuple[str, ...]:
-        """The names of its sinks."""
+        """The names of the job's sinks."""
         return tuple(self._job.sinks)
 
     def check(self) -> None:
-        """Plan its queries, without touching a broker. Raises a PlanError with all that cannot be kept up to date."""
+        """Plan the job's queries, without connecting to a broker. Raises PlanError with all problems in them."""
         planned_whole(self._job)
 
     def explain(self, sink: str | None = None) -> Plan:
-        """The plan of its queries, or of one sink: a page in a notebook, a tree as text. Raises as `check` does."""
+        """Return the plan of the job's queries, or of one sink: a page in a notebook, otherwise a tree as text.
+
+        Raises PlanError, or SinkError if there is no such sink.
+        """
         if sink is not None:
             return Plan(self._job, {sink: [plan(self._job, self._one(sink))]})
         return Plan(self._job, {name: query.sinks for name, query in planned(self._job).items()})
@@ -94,20 +97,20 @@ class LoadedJob:
         batch_rows: int = 1,
         open_: bool = False,
     ) -> pa.Table:
-        """What a sink's query makes of changes, in memory, with neither Kafka nor Spark.
+        """Run a sink's query over changes in memory, without Kafka or Spark.
 
         Args:
-            changes: a file of JSON lines, or the changes themselves; values are Python's or as JSON spells them.
-            sink: may be left out where the job has but one.
-            fold: the rows that are left in the end, one to a row, in place of the changes that lead there.
-            batch_rows: how many changes make a batch.
-            open_: leave time where it is at the end, where else every watermark passes everything, and PROCTIME() too.
+            changes: a file of JSON lines, or the changes themselves, with Python values or values in their JSON form.
+            sink: the name of the sink; optional if the job has only one.
+            fold: return the rows that remain at the end, instead of the changes.
+            batch_rows: the number of changes in a batch.
+            open_: leave time where it is at the end. By default all watermarks and PROCTIME() advance past everything.
 
         Returns:
-            A table with the columns `batch`, a number from 0, `op`, the row kind, and `row`, a struct of the result's
-            columns; with `fold` a table of these columns themselves.
+            A table with the columns `batch` (a number from 0), `op` (the row kind) and `row` (a struct of the result's
+            columns). With `fold`, a table of the result's columns.
 
-        Raises InputError for what is no change of a table, and a RunError where the job is to end by what it is given.
+        Raises InputError for an invalid change, and RunError if the changes make the job fail.
         """
         query = plan(self._job, self._one(sink))
         if isinstance(changes, str | Path):
@@ -129,19 +132,19 @@ class LoadedJob:
         return _changes(query, list(engine(self._job, query, batches)))
 
     def start(self, spark: SparkSession, *, upgrade: bool = False, reset_state: bool = False) -> StartedJob:
-        """Run the job in a Spark session of the caller's, in a thread, as `rowkind run` runs it in one of its own.
+        """Run the job in the caller's Spark session, in a thread, as `rowkind run` does in its own session.
 
-        Its queries have settings of their own. Java's memory and the way to an object store are the session's. What is
-        to be rebuilt is said as to `rowkind run`: with `upgrade` what has changed, with `reset_state` everything.
+        The job sets Spark options for its queries. Java's memory and the access to object stores are the session's.
+        As for `rowkind run`, `upgrade` rebuilds what has changed, and `reset_state` rebuilds everything.
 
-        Raises what is wrong with the job or its topics, and SparkStartError for a session that will not do.
+        Raises the errors of the job and its topics, and SparkStartError for an unsuitable session.
         """
         from rowkind.service.run.background_job import StartedJob  # noqa: PLC0415 -- the rest of a job needs no Spark
 
         return StartedJob(self._job, spark, "everything" if reset_state else "what changed" if upgrade else "nothing")
 
     def _one(self, sink: str | None) -> str:
-        """The name of the sink that is meant. Raises SinkError."""
+        """Return the name of the chosen or only sink. Raises SinkError."""
         if sink is None and len(self.sinks) > 1:
             raise SinkError(f"{self.file} has several sinks: choose one with sink= ({', '.join(self.sinks)})")
         if sink is not None and sink not in self.sinks:
@@ -153,7 +156,7 @@ class LoadedJob:
 
 
 def _changes(sink: PhysicalSink, batches: list[Changes]) -> pa.Table:
-    """The changes of all batches as one table."""
+    """Return the changes of all batches as one table."""
     whole = Changes.concat(batches)
     numbers = np.repeat(np.arange(len(batches)), [len(each) for each in batches])
     rows = codec.table(sink.value, whole.payload)

@@ -1,4 +1,4 @@
-"""A plan as an object: text where it is printed, a page where a notebook shows it."""
+"""A plan as a Python object, shown as text when printed and as a page in a notebook."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rowkind.service.plan.explain.render import render
 
 
 class Plan:
-    """The plan of a job's queries, in each form that `rowkind explain` has."""
+    """The plan of a job's queries, in all the forms of `rowkind explain`."""
 
     def __init__(self, job: Job, queries: Mapping[str, Sequence[PhysicalSink]]) -> None:
         self._job = job
         self._queries = queries
 
     def __str__(self) -> str:
-        """A tree for each sink, with advice below it."""
+        """Return a tree for each sink, with advice below it."""
         return render(self._job, self._queries, "text")
 
     def __repr__(self) -> str:
@@ -28,22 +28,22 @@ class Plan:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The plan for programs."""
+        """The plan in machine-readable form."""
         found: dict[str, Any] = json.loads(render(self._job, self._queries, "json"))
         return found
 
     @property
     def mermaid(self) -> str:
-        """A flowchart in the language of Mermaid."""
+        """The plan as a Mermaid flowchart."""
         return render(self._job, self._queries, "mermaid")
 
     @property
     def html(self) -> str:
-        """A page that needs nothing but itself."""
+        """The plan as a self-contained HTML page."""
         return render(self._job, self._queries, "html")
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, so that its styles stay there."""
+        """Return the page in an iframe, so that its styles do not affect the notebook."""
         return (
             f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: 40rem; border: 0" '
             f'title="Plan of {escape(self._job.name)}"></iframe>'

@@ -1,1 +1,1 @@
-"""What concerns the machine: memory, ports, downloads, signals."""
+"""Access to the machine: memory, ports, downloads, signals."""

@@ -1,13 +1,13 @@
-"""How the memory that a job may take is divided among its processes.
+"""Divides the memory of a job among its processes.
 
-    memory = what everything takes at rest + heap of the JVM + RocksDB + cached state + the batch under way
+    memory = fixed use at rest + heap of the JVM + RocksDB + cached state + the current batch
 
-At rest are the JVM without its heap (270 MB), the command itself (100), the daemon of the workers (80), the one that
-plans batches (90), those that Spark starts a query with and keeps for a minute (290), what the kernel has for all of
-them (70), and per task two workers and a writer. The rest is shared out in fixed parts. A batch is bounded by the bytes
-of its rows; on its way through a task it is there several times over: as blocks, as columns, as what comes of them.
-State at hand is in mapped files, whose pages the kernel takes back when it must: what is set aside for them only has to
-be kept where they lie in memory themselves.
+The fixed use at rest, in MB, is that of the JVM without its heap (270), the command (100), the workers' daemon (80)
+and the process that plans batches (90). Spark starts further processes with a query and keeps them for a minute (290).
+The kernel's memory for all of them is 70. Each task adds two workers and a producer process. The rest is divided in
+fixed shares. A batch is limited by the bytes of its rows. In a task these exist several times: as blocks, as columns,
+as results. Cached state is in mapped files, whose pages the kernel can reclaim. So its share must be respected only if
+the files themselves are in memory.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _LEAST_TO_SHARE = 960 * _MB
 _HEAP, _DIRECT, _ROCKSDB, _CACHE, _BATCH = 0.3, 0.1, 0.1, 0.2, 0.3
 _LEAST_AT_ONCE = 4 * _MB
 _COPIES = 8
-"""How many times over the rows of a batch are in memory at most: 5 to 7 were seen."""
+"""The largest number of copies of a batch's rows in memory: 5 to 7 were measured."""
 
 
 @dataclass(frozen=True)
 class Budget:
     """Bytes of each part.
 
-    - `heap`: of the JVM; `direct`: what it has outside of it, where blocks lie on their way.
+    - `heap`: of the JVM. `direct`: the JVM's memory outside the heap, which holds blocks in transit.
     - `rocksdb`: of all state stores.
-    - `cache`: of state that workers keep at hand, where its files lie in memory; None for as much as is useful.
+    - `cache`: of state that workers cache, if the files are in memory; None for as much as is useful.
     - `batch`: of the records that a batch reads.
     """
 
@@ -43,20 +43,20 @@ class Budget:
     batch: int = 64 * _MB
 
     def at_once(self, tasks: int) -> int:
-        """How much of blocks each of so many tasks may hand to its worker at once.
+        """Return the bytes of blocks that each of `tasks` tasks may pass to its worker at once.
 
-        A buffer that grows is there three times over: the old one, and a new one of twice its size.
+        A growing buffer takes three times its size: the old buffer, and a new one of twice the size.
         """
         return max(_LEAST_AT_ONCE, self.direct // (4 * tasks))
 
 
 def least(parallelism: int) -> int:
-    """Bytes with which a job of so many tasks can do at all."""
+    """Return the smallest memory in bytes with which a job of this parallelism can run."""
     return _AT_REST + _PER_TASK * parallelism + _LEAST_TO_SHARE
 
 
 def budget(memory: int | None, parallelism: int) -> Budget:
-    """The parts of so many bytes, at least `least`; without a limit those that suit most jobs."""
+    """Divide `memory` bytes, at least `least`, into parts; without a limit, return parts that suit most jobs."""
     if memory is None:
         return Budget()
     shared = memory - _AT_REST - _PER_TASK * parallelism

@@ -1,4 +1,4 @@
-"""A server of HTTP on a port of its own, for the status page and for the schema registry of `rowkind dev`."""
+"""An HTTP server on its own port, for the status page and for the schema registry of `rowkind dev`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 _PATIENCE_SECONDS = 30.0
-"""A client that sends nothing for so long loses its connection."""
+"""A client that sends nothing for this many seconds is disconnected."""
 
 _POLL_SECONDS = 0.1
-"""How often the server looks whether it was closed, and so the longest time that closing it takes."""
+"""Interval in seconds at which the server checks whether it was closed, and so the longest time that closing takes."""
 
 
 class HttpServer:
-    """Answers requests by `handler`, one thread per connection, until it is closed; with `context` it speaks TLS.
+    """Answers requests with `handler`, one thread per connection, until it is closed; with `context` over TLS.
 
-    Port 0 takes any free one; `port` is the real one. Raises OSError for a port in use.
+    Port 0 means any free port; `port` is the actual one. Raises OSError if the port is in use.
     """
 
     def __init__(
@@ -60,4 +60,4 @@ class _Server(ThreadingHTTPServer):
             super().finish_request(secured, client_address)
 
     def handle_error(self, *_: object) -> None:
-        """A client that disconnects early is not worth a log line."""
+        """Ignore errors: a client that disconnects early is not worth a log line."""

@@ -1,8 +1,8 @@
-"""Jars that pyspark lacks: Ivy, which ships inside it, fetches them from Maven Central, once per user.
+"""Downloads jars that pyspark lacks from Maven Central, with the Ivy that pyspark ships, once per user.
 
-The cache is a folder per product and version below `$XDG_CACHE_HOME/rowkind` (`~/.cache/rowkind`). It appears under
-its name only when it is complete, and a file lock makes a second process wait for the first one's download. An image
-has what it needs in `share/rowkind` of its installation.
+The cache has a folder per product and version in `$XDG_CACHE_HOME/rowkind` (`~/.cache/rowkind`). A folder gets its name
+only when it is complete, and a file lock makes a second process wait for the download of the first. An image has its
+jars in `share/rowkind` of its installation.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ log = logging.getLogger("rowkind")
 
 
 class MissingJavaError(RowkindError):
-    """There is no `java` here: install Java 17 or newer, or set JAVA_HOME."""
+    """There is no `java` on this machine: install Java 17 or newer, or set JAVA_HOME."""
 
 
 class DownloadError(RowkindError):
-    """The jars could not be fetched: check the way to Maven Central, or put the jars into the folder that is named."""
+    """The jars could not be downloaded: check the connection to Maven Central, or copy the jars to the folder named."""
 
 
 def java() -> str:
-    """The path of the Java launcher, JAVA_HOME's first."""
+    """Return the path of the Java launcher, preferring JAVA_HOME. Raises MissingJavaError."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin"))) if home else None
     found = found or shutil.which("java")
@@ -59,11 +59,11 @@ def fetched(
     without: Sequence[str] = (),
     megabytes: int | None = None,
 ) -> Path:
-    """A folder with the jars of these modules and of all that they need, fetched on the first call.
+    """Return a folder with the jars of these modules and their dependencies, downloaded on the first call.
 
-    `product` is what people call it, with its version: it names the folder. Of the modules that stand `alone` nothing
-    is fetched that they need, and nothing of the organisations in `without`. All of
-    it is about so many `megabytes`, by which the log says how long that takes.
+    `product` is the product's name with its version, which names the folder. Modules in `alone` are downloaded without
+    their dependencies. Nothing is downloaded from the organisations in `without`. `megabytes` is the approximate total
+    size, from which the log estimates the remaining time. Raises DownloadError or MissingJavaError.
     """
     name = product.lower().replace(" ", "-")
     ready, folder = installed() / name, cache() / name
@@ -107,7 +107,7 @@ def _fetch(folder: Path, product: str, text: str, modules: Sequence[Module], meg
 
 
 def _ran(command: Sequence[str], tell: Callable[[], None]) -> tuple[int | None, str, str]:
-    """Exit code, output and errors of a command that may tell every few seconds how far it is; no code for no end."""
+    """Run a command, calling `tell` every few seconds. Returns exit code (None after a timeout), output and errors."""
     with subprocess.Popen(  # noqa: S603 - our own command line
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -124,7 +124,7 @@ def _ran(command: Sequence[str], tell: Callable[[], None]) -> tuple[int | None, 
 
 @dataclass
 class _Download:
-    """Says how much is there of a product, and how long the rest takes if it goes on as since the first bytes came."""
+    """Logs the progress of a download, and estimates the rest from the rate since the first bytes arrived."""
 
     product: str
     folder: Path
@@ -134,7 +134,7 @@ class _Download:
     def tell(self) -> None:
         there, now = 0.0, time.monotonic()
         for each in self.folder.rglob("*.jar*"):
-            # One that is whole gets another name.
+            # A completed file is renamed.
             with suppress(FileNotFoundError):
                 there += each.stat().st_size / 1e6
         if not there:
@@ -148,7 +148,7 @@ class _Download:
 
 
 def _wanted(modules: Sequence[Module], alone: Sequence[Module], without: Sequence[str]) -> str:
-    """The modules as Ivy's own file names them."""
+    """Return the modules in the format of an Ivy file."""
     dependencies = [
         f'<dependency org="{organisation}" name="{name}" rev="{revision}" conf="default->{needed}"/>'
         for some, needed in ((modules, "default"), (alone, "master"))
@@ -178,6 +178,6 @@ def _ivy() -> Path:
 
 
 def spark_jars(pattern: str) -> list[Path]:
-    """The jars of these names that ship with pyspark."""
+    """Return the jars with these names that ship with pyspark."""
     spark = importlib.util.find_spec("pyspark")
     return sorted(Path(spark.origin).parent.glob(f"jars/{pattern}")) if spark and spark.origin else []

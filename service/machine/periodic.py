@@ -1,4 +1,4 @@
-"""Something that is done again and again while something else goes on."""
+"""Calls a function repeatedly while a block of code runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 def meanwhile(
     do: Callable[[], object], every_seconds: float, name: str, last_seconds: float | None = None
 ) -> Iterator[None]:
-    """Do it so often, in a thread of this name, until what is inside has ended; an error that it raises ends it.
+    """Call `do` at this interval, in a thread of this name, until the block ends. An error of `do` ends the calls.
 
-    At the end, a call that is in progress is waited for: for at most `last_seconds`, or until it returns if None.
+    At the end, a call in progress is waited for: for at most `last_seconds`, or until it returns if None.
     """
     ended = threading.Event()
 

@@ -1,8 +1,8 @@
-"""The signals that ask a job to stop: SIGTERM and SIGINT. The process ends within five seconds of the first.
+"""The signals that ask a job to stop: SIGTERM and SIGINT. The process ends within 5 s of the first.
 
-While queries run, they finish their batches, as far as there is time; a second signal does not wait for them. Before,
-there is nothing to finish, and the first signal interrupts whatever is under way. A batch that is not finished in time
-is left as a crash leaves one, and done again at the next start.
+While queries run, they finish their batches, if there is time. A second signal does not wait for them. Before queries
+run, there is nothing to finish, and the first signal interrupts the main thread. A batch that is not finished in time
+is left as after a crash, and repeated at the next start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import FrameType
 from typing import NoReturn, Self
 
 JOB_SECONDS, SERVICE_SECONDS = 3.5, 4.5
-"""How long a process may take from the first signal on. A service of several jobs waits for the process of each."""
+"""Seconds that a process may take after the first signal. A service of several jobs waits for the process of each."""
 
 _SHOW_CURSOR = "\x1b[?25h"
 
@@ -29,9 +29,9 @@ log = logging.getLogger("rowkind")
 
 @dataclass
 class AskedToStop:
-    """How many signals to stop have come. `drains`: queries run, and finish their batches then.
+    """The number of stop signals received. `drains`: queries are running, and finish their batches.
 
-    `interrupted`: a signal came while none ran, and has interrupted what the main thread did.
+    `interrupted`: a signal arrived while no query ran, and has interrupted the main thread.
     """
 
     count: int = 0
@@ -41,13 +41,14 @@ class AskedToStop:
 
 @contextmanager
 def until_a_signal() -> Iterator[Signals]:
-    """What a job's process does inside ends in time after a signal, which is no error."""
+    """Yield the signals for a job's process, which then ends in time after a signal. A signal is not an error."""
     with Signals() as signals:
         signals.end_within(JOB_SECONDS)
         try:
             yield signals
         except (KeyboardInterrupt, Exception) as error:
-            # A library may make an error of its own of an interrupt, confluent-kafka a TypeError while a client begins.
+            # A library may turn an interrupt into its own error. confluent-kafka raises TypeError while a client
+            # starts.
             if not (signals.interrupted or isinstance(error, KeyboardInterrupt)):
                 raise
             # There is nothing to finish.
@@ -57,7 +58,7 @@ def until_a_signal() -> Iterator[Signals]:
 
 
 class Signals(AskedToStop):
-    """How many signals to stop have come. Used with `with`, after which the handlers are what they were."""
+    """The number of stop signals received. As a context manager, it restores the previous handlers at the end."""
 
     _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
@@ -71,15 +72,15 @@ class Signals(AskedToStop):
             signal.signal(number, handler)
 
     def listen(self) -> None:
-        """Take the signals, also from whoever took them since: pyspark does so when a session starts."""
+        """Handle the signals, even if another handler was installed since: pyspark does so when a session starts."""
         for number in self._NUMBERS:
             signal.signal(number, self._handle)
 
     def end_within(self, seconds: float) -> None:
-        """From the first signal on, let the process end within so many seconds, whatever its main thread does then.
+        """Ensure that the process ends within this many seconds of the first signal, whatever its main thread does.
 
-        That may be in a library that does not come back before a server has answered. The system tells of signals by a
-        socket meanwhile (`signal.set_wakeup_fd`).
+        The main thread may be in a library call that returns only when a server has answered. Meanwhile the operating
+        system reports signals through a socket (`signal.set_wakeup_fd`).
         """
         heard, tells = socket.socketpair()
         tells.setblocking(False)
@@ -88,7 +89,7 @@ class Signals(AskedToStop):
         threading.Thread(target=self._guard, args=(heard, tells, seconds), name="signals", daemon=True).start()
 
     def _forget(self) -> None:
-        """In a process that is forked from this one: what comes to that is no signal to this."""
+        """Detach the signals in a process forked from this one. Signals to that process are not meant for this one."""
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -111,7 +112,7 @@ class Signals(AskedToStop):
 
 
 def _leave() -> NoReturn:
-    """End the process at once. To take everything apart that was loaded takes Python seconds on a busy machine."""
+    """End the process at once. Unloading everything would take Python seconds on a busy machine."""
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)

@@ -1,4 +1,4 @@
-"""What an aggregate of a plan computes: its groups and its calls, over columns of its input."""
+"""The definition of an aggregate in a plan: its groups and its calls, over columns of its input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.python.function import PythonFunction
 
 @dataclass(frozen=True)
 class OrderColumn:
-    """One column of ORDER BY. `column` None stands for arrival, which the SQL calls PROCTIME()."""
+    """One column of ORDER BY. If `column` is None, the order is that of arrival, PROCTIME() in the SQL."""
 
     column: str | None = field(metadata=COLUMN)
     descending: bool = False
@@ -24,14 +24,14 @@ class OrderColumn:
 class AggregateCall:
     """One call of an aggregate function over columns of the aggregate's input, in the logical and the physical plan.
 
-    `arguments` is empty for COUNT(*); it is more than one column for COUNT(DISTINCT a, b), for a value and what it is
-    by, for y and x, and for a value by arrival with the digest of its row. `filter` is a boolean column: a row counts
-    where it is true. `order` is that of the values that are gathered, `constants` what else is written out: a
-    separator, or the fractions of a percentile.
+    `arguments` is empty for COUNT(*). It has several columns for COUNT(DISTINCT a, b), for a value and the column that
+    orders it, for y and x, and for a value by arrival with its row digest. `filter` is a boolean column: a row counts
+    if it is true. `order` is the order of gathered values. `constants` holds the literals: a separator, or the
+    fractions of a percentile.
 
-    `grows`: the extreme is never retracted without a better one in its place. Of a call in two steps `stage` is the
-    step; the second adds up the results of the first, whose arguments were of `types`. It `tries`: a result that does
-    not fit its type is NULL.
+    `grows`: the extreme is never retracted unless a better one replaces it. `stage` is the step of a call that is
+    computed in two steps. The second step adds up the results of the first, whose arguments had the types `types`.
+    `tries`: a result that does not fit its type is NULL.
     """
 
     function: AggregateFunction | PythonFunction
@@ -48,29 +48,29 @@ class AggregateCall:
 
     @property
     def ordered_by(self) -> tuple[str, ...]:
-        """The columns of the order."""
+        """The columns that the order names."""
         return tuple(each.column for each in self.order if each.column is not None)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns that it is computed from."""
+        """The columns that the call reads."""
         return (*self.arguments, *self.ordered_by, *([self.filter] if self.filter is not None else []))
 
     @property
     def fallible(self) -> bool:
-        """Whether a row fails whose result does not fit its type."""
+        """Whether the call fails on a result that does not fit its type."""
         exact = self.function in ("sum", "avg") and self.type.kind != "double"
         return exact and self.stage in ("whole", "second") and not self.tries
 
     def named(self, name: str, text: str) -> PhysicalAggregateCall:
-        """The call in the physical plan."""
+        """Return the call for the physical plan."""
         plain = {each.name: getattr(self, each.name) for each in fields(AggregateCall)}
         return PhysicalAggregateCall(**plain, name=name, text=text)
 
 
 @dataclass(frozen=True)
 class PhysicalAggregateCall(AggregateCall):
-    """A call with the name of its result, and the SQL that the user wrote."""
+    """A call with the name of its result and the SQL that the user wrote."""
 
     name: str = field(kw_only=True, metadata=ASIDE)
     text: str = field(kw_only=True, metadata=ASIDE)
@@ -78,10 +78,10 @@ class PhysicalAggregateCall(AggregateCall):
 
 @dataclass(frozen=True)
 class Aggregation:
-    """What an aggregate computes over rows of `input`: the `group` columns, and behind them a column per call.
+    """The definition of an aggregate over rows of `input`: the `group` columns, followed by one column per call.
 
-    `retracts` says that the input may take rows back. `output` are the group columns and the calls' results. `closing`
-    is when groups are let go of, by one of their columns, and `ending` the same by what they have as result.
+    `retracts`: the input may contain retractions. `output` has the group columns and the calls' results. `closing` says
+    when groups are evicted by the time in a group column, `ending` when they are evicted by the time in a result.
     """
 
     input: Record = field(metadata=NO_FACT)
@@ -96,6 +96,6 @@ class Aggregation:
 
     @property
     def adds_up(self) -> bool:
-        """Whether each task may add its rows up before they are shuffled."""
+        """Whether each task may pre-aggregate its rows before the shuffle."""
         own = [call.function for call in self.calls if isinstance(call.function, PythonFunction)]
         return not own or (not self.retracts and all(each.merges and not each.views for each in own))

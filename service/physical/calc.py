@@ -1,4 +1,4 @@
-"""What happens to rows at the exit of a scan or an operator, as plain values that pickle."""
+"""The calc at the exit of a scan or an operator, as plain values that pickle."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ from rowkind.service.physical.keys import Key, SubKeyPart
 OnError = Literal["fail", "dead_letter", "null"]
 
 ROW_DIGEST = "#row"
-"""What a scan can emit besides its table's columns: a digest of the whole row, as a column that no table can have.
+"""Column that a scan can emit besides its table's columns: a digest of the whole row. No table can have this name.
 
-Rows of a table without a key are told apart by all of their columns, whichever of them the query reads. So where the
-first operator keeps only some of them, and a retraction may be of a row that was never sent, this keeps different rows
-different: 17 bytes a row, where all columns could be any number.
+Rows of a table without a key are distinguished by all their columns, whichever columns the query reads. If the first
+operator keeps only some columns, and a retraction may be of a row that was never sent, the digest keeps different rows
+different. It takes 17 bytes per row, however many columns the table has.
 """
 
 
 ARRIVAL = "#arrival"
-"""The arrival number of a row as a column, BIGINT, that the exit of a scan or of a Normalize can emit.
+"""Column that the exit of a scan or of a Normalize can emit: the arrival number of a row, BIGINT.
 
-Operators that order equal rows by arrival carry it, so that a row which is written again, with the same values, is
-another row to all operators in between. No table can have a column of this name.
+Operators that order equal rows by arrival carry this column. A row that is written again with the same values is then a
+different row to all operators in between. No table can have a column of this name.
 """
 
 
 def is_internal(name: str) -> bool:
-    """Whether the plan made a column of this name, such as `ROW_DIGEST` and `ARRIVAL`: no query can name it."""
+    """Whether the plan made this column, such as `ROW_DIGEST` and `ARRIVAL`. No query can name such a column."""
     return name.rpartition(".")[2].startswith("#")
 
 
 @dataclass(frozen=True)
 class LocalTopK:
-    """What a rank keeps of its input: of all rows, those that may be in the `ranking`'s range.
+    """A rank's first step before the shuffle: of all rows, keep those that may be in the `ranking`'s range.
 
-    `identity` are the columns of the unique key under which rows only get better, empty where rows only come.
+    `identity` are the columns of the unique key under which rows only get better. It is empty if rows are only
+    inserted.
     """
 
     ranking: Ranking
@@ -52,19 +53,25 @@ class LocalTopK:
 class Calc:
     """Predicate, projection and next key and sub-key, run at the exit of a scan or an operator.
 
-    `arrival` is the column whose values become the arrival numbers of the rows; None where they keep their own.
-    `expands` come first, each over the rows of the one before; all else is over what comes out of the last.
-    `replaced_by` are the columns of the input by which its rows replace each other without being taken back; empty
-    where they do not. No predicate may swallow such a row: it still ends the one before. `upsert` says that deletes
-    bring these columns only. Of what is known by its key alone, nothing else is computed, but for `delete_time`: the
-    column of the input in which such a delete gets a time, if the consumer asks for it.
-    `nets` says that the input has no `-U`-less updates, so that equal +1 and -1 of one batch cancel here.
-    `partial` is what each task does to the rows before they are shuffled, where they are to be added up by group, or
-    all but a few could not reach the range of a rank.
-    `refreshes` says that somebody further down has a TTL, and so must be told of rows that are written again and stay
-    the same: by the operator that the calc belongs to, and by the calc of what it cancels.
-    `on_error` says what becomes of a row on which an expression fails: of the query, or of the row, or else that the
-    expression is NULL there if it may be.
+    `arrival` is the column whose values become the arrival numbers of the rows. If None, rows keep their own.
+
+    `expands` run first, each over the output of the one before. Everything else runs over the output of the last one.
+
+    `replaced_by` are the input columns by which rows replace each other without a retraction; empty if they do not. No
+    predicate may drop such a row, because the row still ends the one before it. `upsert`: deletes carry these columns
+    only. Of a row known by its key alone nothing else is computed, except `delete_time`: the input column in which such
+    a delete gets a time, if the consumer asks for it.
+
+    `nets`: every update in the input has its `-U`, so equal +1 and -1 changes of one batch cancel here.
+
+    `partial` is the step that each task applies to the rows before the shuffle. It pre-aggregates them by group, or
+    drops rows that cannot reach the range of a rank.
+
+    `refreshes`: a downstream operator has a TTL and needs to know of rows that were written again unchanged. These
+    refreshes come from the operator that the calc belongs to, and from rows that the calc itself cancels.
+
+    `on_error` says what happens to a row on which an expression fails: the query fails, the row becomes a dead letter,
+    or the expression is NULL if its type allows it.
     """
 
     input: Record = field(metadata=ASIDE)
@@ -86,12 +93,12 @@ class Calc:
 
     @property
     def expanded(self) -> Record:
-        """The rows that predicate, projection and key are over."""
+        """The rows that predicate, projection and key are computed over."""
         return self.expands[-1].output if self.expands else self.input
 
     @property
     def expressions(self) -> Iterator[Expression]:
-        """All that is computed."""
+        """All expressions that the calc computes."""
         for expand in self.expands:
             conditions = (expand.predicate, expand.condition)
             yield from (expand.array, *expand.carried, *(each for each in conditions if each is not None))

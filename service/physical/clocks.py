@@ -1,4 +1,4 @@
-"""The time that operators go by: the batch's or a watermark, and what a row says of when it may be let go of."""
+"""The time that operators follow, from the batch or a watermark, and the times after which rows may be evicted."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ from rowkind.operators.field_roles import COLUMN
 
 @dataclass(frozen=True)
 class Clock:
-    """The watermark of these tables, each with the ms of batch time after which a partition is idle; else the batch's.
+    """The watermark of `tables`, each with the ms of batch time after which a partition is idle; else the batch's time.
 
-    The time of a batch is the one that Spark logs with it, so that a replay sees the same. With `processing` it is that
-    of the rows which come in the batch, their PROCTIME(): it is over when the input is, as watermarks are and NOW() is
-    not.
+    Spark logs the time of a batch with the batch, so a replay sees the same time. With `processing` the time is the
+    PROCTIME() of the rows in the batch. It ends when the input ends, as watermarks do and NOW() does not.
     """
 
     tables: tuple[tuple[str, int], ...] = ()
-    # No part of what state is called by (`service.physical.computes`): while there is input the two are the same.
+    # Not part of state names (`service.physical.computes`): while there is input, the two clocks are the same.
     processing: bool = field(default=False, repr=False)
 
     @property
     def name(self) -> str:
-        """What it is called where it is kept, and to people."""
+        """The clock's name in state and in output for people."""
         return ",".join(table for table, _ in self.tables) or "the clock"
 
 
 @dataclass(frozen=True)
 class ColumnTime:
-    """A time of a row: that of a column, a TIMESTAMP or a DATE, and so many microseconds later.
+    """A time of a row: the value of a TIMESTAMP or DATE column, plus `later_us` microseconds.
 
-    `null` is what NULL stands for: a time that never comes, or one that has always been.
+    `null` is the meaning of NULL: a time that is never reached, or a time that has always passed.
     """
 
     column: str = field(metadata=COLUMN)
@@ -41,10 +40,10 @@ class ColumnTime:
 
 @dataclass(frozen=True)
 class Closing:
-    """When an input lets go of its rows.
+    """When an input evicts its rows.
 
-    Once the clock has come to `late`, a change of the row is late and is left out; and once it has come to `kept`, the
-    row is not kept any more; None for never. The two differ where rows are kept for the sake of others.
+    Once the clock has reached `late`, a change of the row is late and is dropped. Once it has reached `kept`, the row
+    itself is evicted; None for never. The two differ if rows are kept because other rows need them.
     """
 
     clock: Clock
@@ -54,7 +53,10 @@ class Closing:
 
 @dataclass(frozen=True)
 class Ending:
-    """When a group ends, which is in its result: once the clock has come to that, all that is kept of it goes."""
+    """When a group ends, by a time in its result.
+
+    Once the clock has reached that time, all state of the group is evicted.
+    """
 
     clock: Clock
     at: ColumnTime
@@ -62,9 +64,9 @@ class Ending:
 
 @dataclass(frozen=True)
 class TimeBounds:
-    """Pairs match only if the right column is between the left one and `earliest`, and it and `latest` microseconds.
+    """Pairs match only if the right column is between left plus `earliest` and left plus `latest`, in microseconds.
 
-    None where there is no such bound. Where one column is NULL there is no match.
+    None means no bound on that side. If either column is NULL, the pair does not match.
     """
 
     left: str = field(metadata=COLUMN)
@@ -74,11 +76,11 @@ class TimeBounds:
 
     @property
     def whole(self) -> bool:
-        """Whether both bounds are there."""
+        """Whether both bounds are set."""
         return self.earliest is not None and self.latest is not None
 
     def within(self, other: TimeBounds) -> TimeBounds:
-        """Both at once, of the same columns."""
+        """The intersection of two bounds on the same columns."""
         earliest = [each for each in (self.earliest, other.earliest) if each is not None]
         latest = [each for each in (self.latest, other.latest) if each is not None]
         return replace(self, earliest=max(earliest, default=None), latest=min(latest, default=None))

@@ -1,7 +1,7 @@
-"""Digest of what a node of a plan computes, independent of names. Nodes with equal digests are one in a graph.
+"""Digest of what a plan node computes, independent of names. Nodes with equal digests are one in a graph.
 
-Columns count by their place in the rows that they are columns of, which are those of all inputs, one after the other.
-What a node's own calc does is left out: each consumer has one, at an exit of its own.
+Columns are identified by their position in the rows of all inputs, one input after the other. A node's own calc is left
+out: each consumer has a calc at its own exit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rowkind.service.physical.tree import inputs
 
 
 def computes(node: PhysicalNode, *, ttl: bool = True) -> str:
-    """A digest of what a node computes, which is equal where that is, whatever things are called in the SQL.
+    """Return a digest of what a node computes. It is equal for equal computations, whatever names the SQL uses.
 
     `ttl` says whether TTLs count.
     """
@@ -53,17 +53,17 @@ def _digest(node: PhysicalNode, *, ttl: bool) -> str:
 
 
 class _PhysicalWalk(Walk):
-    """Of physical nodes. `ttl` says whether TTLs count."""
+    """A walk over physical nodes. `ttl` says whether TTLs count."""
 
     def __init__(self, *, ttl: bool) -> None:
         self._ttl = ttl
 
     def calc(self, node: PhysicalNode) -> str:
-        """What a node's calc does for a consumer."""
+        """Return the text of what a node's calc computes for a consumer."""
         if isinstance(node, PhysicalUnion):
             return ""
         calc, expands = node.calc, []
-        # Those of a table are the same for every reader, and which of them one reads does not count.
+        # A table's columns have the same names for every reader, and which of them a reader reads does not count.
         names: ColumnTexts = AS_NAMED if isinstance(node, PhysicalScan) else {**_numbered(calc.input), ARRIVAL: ARRIVAL}
         first = names
         for each in calc.expands:
@@ -78,11 +78,11 @@ class _PhysicalWalk(Walk):
         return self.fields(calc, names, own)
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """A value, whose columns have these names."""
+        """Return the text of a value whose columns have these names."""
         known = None
         match value:
             case SourceTable():
-                # A table is declared once in a job; in a query it may be taken for one that is not exact.
+                # A job declares a table once, but a query may treat it as not exact.
                 return f"{value.table} {value.exact}"
             case Record():
                 return str([self.value(each.type, names) for each in value.fields])
@@ -114,7 +114,7 @@ _TOKEN = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)\"""")
 
 
 def _renamed(sql: str, names: ColumnTexts) -> str:
-    """DuckDB SQL with other names of columns, which are all quoted there."""
+    """Return DuckDB SQL with its columns renamed. All column names in this SQL are quoted."""
 
     def other(token: re.Match[str]) -> str:
         if token[1] is None:
@@ -126,6 +126,6 @@ def _renamed(sql: str, names: ColumnTexts) -> str:
 
 
 def _numbered(*records: Record, sign: str = "$") -> ColumnTexts:
-    # The facts of a NOT IN, which are inputs, too, have columns of the right side again.
+    # The facts of a NOT IN are inputs too, and repeat columns of the right side.
     names = dict.fromkeys(name for record in records for name in record.names)
     return {name: f"{sign}{number}" for number, name in enumerate(names)}

@@ -1,7 +1,7 @@
-"""Plain data as texts that are equal where what it says is equal, whatever columns and aliases are called.
+"""Plain data as texts. Texts are equal if the data means the same, whatever columns and aliases are called.
 
-One walk over the fields of frozen dataclasses and of the values in them. A field counts unless its role says otherwise
-(`operators.field_roles`), so that a new field counts by itself.
+One walk covers the fields of frozen dataclasses and the values in them. A field counts unless its role says otherwise
+(`operators.field_roles`), so a new field counts by default.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rowkind.operators.field_roles import roles
 from rowkind.service.python.function import PythonFunction, called
 
 ColumnTexts = Mapping[str, str]
-"""What columns are called in a text, by their names."""
+"""The text that stands for each column, by column name."""
 
 
 class _AsNamed(dict[str, str]):
@@ -22,14 +22,14 @@ class _AsNamed(dict[str, str]):
 
 
 AS_NAMED: ColumnTexts = _AsNamed()
-"""Columns by their own names."""
+"""Columns under their own names."""
 
 
 class Walk:
-    """Values as texts. A kind of plan extends it by what its values mean."""
+    """Converts values to texts. Each kind of plan extends this walk with the meaning of its values."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """A value, whose columns have these names."""
+        """Return the text of a value whose columns have these names."""
         match value:
             case PythonFunction():
                 return called(value)
@@ -40,12 +40,12 @@ class Walk:
         return self.fields(value, names) if hasattr(value, "__dataclass_fields__") else repr(value)
 
     def fields(self, value: Any, names: ColumnTexts, known: Mapping[str, str] | None = None) -> str:
-        """All fields of a value that count; the text of some may be `known`."""
+        """Return the text of all fields that count. Texts in `known` are used as given."""
         known = known or {}
         parts = []
         for name, role in roles(type(value)):
             found = getattr(value, name)
-            # What nodes below compute comes besides; that there are none counts here.
+            # The digests of child nodes are added elsewhere. Only the absence of children counts here.
             if self.counts(name, role) and (role != "child" or found == ()):
                 parts.append(f"{name}={known[name] if name in known else self.field(found, role, names)}")
         return f"{type(value).__name__}({', '.join(parts)})"
@@ -55,7 +55,7 @@ class Walk:
         return role not in ("aside", "merged")
 
     def field(self, value: Any, role: str, names: ColumnTexts) -> str:
-        """A field with a role."""
+        """Return the text of a field with a role."""
         match role:
             case "column" if isinstance(value, tuple):
                 return str([names[each] for each in value])

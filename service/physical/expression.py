@@ -1,4 +1,4 @@
-"""What a calc computes of a row: a value, or several rows of one."""
+"""The computations of a calc over a row: a scalar expression, or an expansion into several rows."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from rowkind.operators.field_roles import ASIDE, COLUMN
 from rowkind.service.python.function import PythonFunction
 
 PLACE = -1
-"""The part of an element that says where it stands in its row."""
+"""The part of an element that is its position in its row."""
 
 
 @dataclass(frozen=True)
 class Expression:
     """A scalar expression over the columns of a node's input.
 
-    `sql` is DuckDB SQL; `columns` are the input columns that it reads, by name; `text` is what the user wrote (Spark
-    SQL, qualified), for explain and errors. A bare column is an expression whose `column` is set; it is never
-    evaluated, its packed bytes are handed on; `ROW_DIGEST` is made of the packed bytes of the whole input. `functions`
-    are those of the job's own that it calls.
+    `sql` is DuckDB SQL. `columns` are the input columns that it reads, by name. `text` is the Spark SQL that the user
+    wrote, qualified, for explain and errors. If the expression is a bare column, `column` is set: it is never
+    evaluated, and its packed bytes are passed on. `ROW_DIGEST` is computed from the packed bytes of the whole input.
+    `functions` are the job's own functions that it calls.
     """
 
     sql: str
@@ -32,15 +32,15 @@ class Expression:
 
 @dataclass(frozen=True)
 class Expand:
-    """Several rows of one: each row as often as its `array` has elements, with one of them in each.
+    """Several rows from one: each row is repeated once per element of its `array`, with that element in it.
 
-    Of the rows for which `predicate` is true, those that come out have the columns `carried` and behind them those
-    `made` of an element. `array` is an array or a map; `inline` says that it has structs, whose fields are columns.
-    A part of `made` is a number: 0 for the element, or for the key of a map or the first field, 1 for the next one;
-    `PLACE` for the number of the element in its row, from `first` on. `outer` says that a row without elements comes
-    out once, with NULLs. With `condition`, over the columns that come out, elements count only if it is true. `text` is
-    what the user wrote. `finest` says that the elements are grouping sets, the same for each row, and is the place of
-    the one with all columns: rows that are of one group in it are so in every other.
+    Only rows for which `predicate` is true are expanded. The output has the columns `carried`, followed by those `made`
+    from an element. `array` is an array or a map. `inline`: its elements are structs, whose fields become columns. A
+    part of `made` is a number: 0 for the element, the key of a map or the first field, 1 for the next one, and `PLACE`
+    for the position of the element in its row, counted from `first`. `outer`: a row without elements is emitted once,
+    with NULLs. With a `condition` over the output columns, elements count only if it is true. `text` is what the user
+    wrote. `finest`: the elements are grouping sets, the same for each row, and this is the position of the set with all
+    columns. Rows in one group of that set are in one group of every other set.
     """
 
     array: Expression

@@ -1,17 +1,17 @@
-"""The graph of a query: what several sinks have in common is there once, and what is equally deep runs together.
+"""The graph of a query: operators that several sinks share exist once, and operators of equal depth run together.
 
     level 0          level 1                  level 2              the writer
     [ scans ]  ──▶  [ join    aggregate ] ──▶ [ rank   join ]  ──▶ [ sinks ]
         └──────────────────────────────────────────▲                  ▲
                        └──────────────────────────────────────────────┘
 
-A plan is a tree for each sink. Here operators that compute the same over the same are one, with a calc at its exit for
-each consumer; and so a table is read once, whoever reads it. The operators of a **level** are the members of one
-stateful stage, each on the shards of its own key, whatever that key is: so a query has as many stages as it is deep,
-and not as many as it has operators. What is for a deeper level, or for the writer, rides through the levels between.
+A plan is one tree per sink. In the graph, operators that compute the same over the same inputs are one, with a calc at
+the exit for each consumer. A table is therefore read once, however many operators read it. The operators of a **level**
+are the members of one stateful stage, each on the shards of its own key. A query has as many stages as it is deep, not
+as many as it has operators. Rows for a deeper level, or for the writer, pass through the levels in between.
 
-An operator lies one level above the deepest of its inputs, or on the same one where that input comes partitioned as the
-operator wants it: then their rows are handed on in memory.
+An operator lies one level above the deepest of its inputs. If that input is already partitioned as the operator needs,
+the operator lies on the same level, and the rows are handed over in memory.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from rowkind.service.physical.tree import clock, fused, inputs, level, remade_in
 
 @dataclass(frozen=True)
 class Exit:
-    """A way out of a scan or an operator.
+    """One consumer's exit of a scan or an operator.
 
-    - `node`, `traits`: what the scan or operator is called, and what is known of it, in the consumer's plan.
-    - `to`: the place of the operator that takes the rows in; sinks have theirs behind all operators.
-    - `level`: where that is. `stays`: the rows are in its shard already.
-    - `spreads`: nothing says in which shard the rows belong: they go to a sink without a key.
-    - `nets`: of the changes of one key only what is left of them in a batch matters, and they have still to be
-      shuffled. `by seq`: the last one by arrival is left, also of a part of the batch. `signed`: the changes are all of
-      the batch's, as an operator emits them, and old rows are dropped.
+    - `node`, `traits`: the name of the scan or operator in the consumer's plan, and what that plan knows of its rows.
+    - `to`: the place of the consuming operator. Sinks have the places after all operators.
+    - `level`: the level of the consumer. `stays`: the rows are already in its shard.
+    - `spreads`: no key decides on the shard, because the rows go to a sink without a key.
+    - `nets`: of the changes of one key, only the net effect in a batch matters, and the rows still have to be shuffled.
+      `by seq`: the last change by arrival counts, even within a part of the batch. `signed`: the changes are all those
+      of the batch, as an operator emits them, and old rows are dropped.
     """
 
     node: str
@@ -59,14 +59,14 @@ class Exit:
 
 @dataclass(frozen=True)
 class GraphScan:
-    """A table that is read, and everybody who reads it; `scan.calc.input` has all columns that somebody reads."""
+    """A table that is read, and its exits. `scan.calc.input` has all columns that any reader reads."""
 
     scan: PhysicalScan
     exits: tuple[Exit, ...]
 
     @property
     def delete_time(self) -> str | None:
-        """The column in which deletes by key are to have a time; None if no reader asks for it."""
+        """The column in which deletes by key carry a time; None if no reader asks for it."""
         return next((each.calc.delete_time for each in self.exits if each.calc.delete_time is not None), None)
 
 
@@ -74,11 +74,12 @@ class GraphScan:
 class GraphOperator:
     """An operator of the graph.
 
-    - `sink`: the first sink that needs it, in whose plan it is called `node.node`.
-    - `identity`: what `computes` says of it.
-    - `state`: what its state is called: a digest of what it computes, unless a checkpoint has another name for it.
-    - `refreshes`: whether somebody wants to know of rows that were written again.
-    - `reads`: what it calls state of other operators of its level, the place of each and what that one calls it.
+    - `sink`: the first sink that needs the operator. In its plan the operator is called `node.node`.
+    - `identity`: its digest, from `computes`.
+    - `state`: the name of its state: a digest of what it computes, unless a checkpoint has another name for it.
+    - `refreshes`: whether a consumer needs to know of rows that were written again.
+    - `reads`: the state of other operators of its level that it reads. Its own name for that state maps to the place of
+      the other operator and the name there.
     """
 
     node: PhysicalOperator
@@ -91,22 +92,23 @@ class GraphOperator:
 
     @property
     def clock(self) -> Clock | None:
-        """The time that it goes by where its rows have times of their own; None where it is that of the batch."""
+        """The watermark clock that the operator follows; None if it follows the time of the batch."""
         return clock(self.node)
 
     @property
     def refreshes(self) -> bool:
-        """Whether somebody further down must be told of rows that were written again and stay the same."""
+        """Whether a downstream operator needs to know of rows that were written again unchanged."""
         return any(each.calc.refreshes for each in self.exits)
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Scans, operators (each behind those that feed it) and sinks of a query.
+    """Scans, operators and sinks of a query. Each operator comes after those that feed it.
 
-    - `levels`: how many of them have operators, counted from 1. The writer is the one behind them.
-    - `exchange`: whether what leaves the last level, or the scans if there is none, is shuffled before it is written.
-    - `states`: what the state of each operator is called, by `<sink>.<node>` in whichever plan.
+    - `levels`: the number of levels with operators, counted from 1. The writer is on the next level.
+    - `exchange`: whether rows that leave the last level, or the scans if there is none, are shuffled before they are
+      written.
+    - `states`: the state name of each operator, by `<sink>.<node>` in every plan that has it.
     """
 
     scans: tuple[GraphScan, ...]
@@ -118,17 +120,17 @@ class Graph:
 
     @property
     def clocks(self) -> tuple[Clock, ...]:
-        """The times that its operators go by, but for the time of the batch."""
+        """The clocks that the operators follow."""
         return tuple(dict.fromkeys(each.clock for each in self.operators if each.clock is not None))
 
     @property
     def timed_tables(self) -> frozenset[str]:
-        """The tables whose watermarks somebody goes by."""
+        """The tables whose watermarks an operator follows."""
         return frozenset(table for clock in self.clocks for table, _ in clock.tables)
 
     @property
     def timed_levels(self) -> tuple[int, ...]:
-        """The levels at which time passes also where no rows come."""
+        """The levels at which time must advance even if no rows arrive."""
         return tuple(sorted({each.level for each in self.operators if each.clock is not None}))
 
     @property
@@ -138,7 +140,10 @@ class Graph:
 
     @property
     def whole_partitions(self) -> bool:
-        """Whether rows are written by who has read them: two tasks would not keep the order of one partition."""
+        """Whether the task that reads a partition also writes its rows.
+
+        The partition must then not be split: two tasks would lose its order.
+        """
         return not self.levels and not self.exchange
 
     def place(self, sink: str) -> int:
@@ -149,9 +154,10 @@ class Graph:
 def graph(
     sinks: Sequence[PhysicalSink], levels: int = 0, *, exchange: bool = False, states: Mapping[str, str] | None = None
 ) -> Graph:
-    """The graph of the plans of these sinks.
+    """Build the graph from the plans of these sinks.
 
-    What a checkpoint was made with stays: so many `levels` at least, the shuffle in the end, the names of its `states`.
+    Properties fixed by a checkpoint are preserved: at least `levels` levels, the final shuffle (`exchange`), and the
+    names of its `states`.
     """
     building = _Building(states or {})
     for sink in sinks:
@@ -160,21 +166,21 @@ def graph(
 
 
 def always_runs(node: PhysicalOperator) -> bool:
-    """Whether an operator has something to say without changes: a global aggregate, that there are no rows."""
+    """Whether an operator emits rows without changes: a global aggregate has a result even over no rows."""
     return isinstance(node, PhysicalAggregate) and node.aggregation.is_global
 
 
 def waits(node: PhysicalOperator) -> bool:
-    """Whether an operator has something to do because time has passed, without changes."""
+    """Whether an operator has work to do when time passes, without changes."""
     if isinstance(node, PhysicalNormalize):
         return node.takes_back
     return isinstance(node, PhysicalTemporalFilter | PhysicalMatch)
 
 
 def is_shuffled(node: PhysicalNode, sink: PhysicalSink) -> bool:
-    """Whether what a node sends to a sink goes by way of the sink's key.
+    """Whether rows from a node to a sink are shuffled by the sink's key.
 
-    Not where all changes of such a key come from one partition, that of an upsert topic's key.
+    They are not if all changes of such a key come from one partition, because the key contains that of an upsert topic.
     """
     if not sink.exchange or not isinstance(node, PhysicalScan) or node.source.mode != "upsert":
         return sink.exchange
@@ -184,30 +190,30 @@ def is_shuffled(node: PhysicalNode, sink: PhysicalSink) -> bool:
 
 @dataclass
 class _Edge:
-    """From a table or the place of an operator to the consumer whose plan has `node` there."""
+    """The edge from a table, or the place of an operator, to the consumer whose plan has `node` there."""
 
     origin: str | int
     node: PhysicalScan | PhysicalOperator
 
     def exit(self, to: int, level: int, *, stays: bool) -> Exit:
-        """The way to a consumer."""
+        """Return the exit to a consumer."""
         return Exit(self.node.node, self.node.calc, to, level, stays, self.node.traits)
 
     def to_sink(self, sink: PhysicalSink, to: int, level: int) -> Exit:
-        """The way to the writer."""
+        """Return the exit to the writer."""
         stays = not is_shuffled(self.node, sink)
         way = replace(self.exit(to, level, stays=stays), spreads=not sink.key)
         if way.stays or sink.mode != "upsert" or self.node.traits.needs_before:
             return way
         if sink.by_seq:
             return replace(way, nets="by seq")
-        # A task reads a part of a batch. The old row that it would leave out may cancel with a change in another part.
+        # A task reads a part of a batch. The old row that it would drop may cancel with a change in another part.
         return way if isinstance(self.node, PhysicalScan) else replace(way, nets="signed")
 
 
 @dataclass
 class _Vertex:
-    """An operator on its way into the graph."""
+    """An operator while the graph is being built."""
 
     node: PhysicalOperator
     sink: str
@@ -219,7 +225,7 @@ class _Vertex:
 
 @dataclass
 class _Building:
-    """What has been found so far, operators by what they compute; `states` are names that are given."""
+    """The graph so far, with operators by their digests. `states` are the names that are given."""
 
     states: Mapping[str, str]
     _named: dict[str, str] = field(default_factory=dict)
@@ -229,11 +235,11 @@ class _Building:
     _sinks: list[tuple[PhysicalSink, list[_Edge]]] = field(default_factory=list)
 
     def take(self, sink: PhysicalSink) -> None:
-        """Everything that a sink needs."""
+        """Add everything that a sink needs."""
         self._sinks.append((sink, [self._edge(each, sink.name) for each in without_unions(sink.input)]))
 
     def graph(self, levels: int, *, exchange: bool) -> Graph:
-        """All of it."""
+        """Return the complete graph."""
         levels = max([levels, *(each.level for each in self._operators)])
         exits: dict[str | int, list[Exit]] = {}
         for place, vertex in enumerate(self._operators):
@@ -286,13 +292,13 @@ class _Building:
         if (known := self.states.get(f"{sink}.{node.node}")) is not None:
             return known
         state = computes(node, ttl=False)[:16]
-        # Another one may be the same but for its TTL, which is no part of the name: it may be changed.
+        # Another operator may differ only in its TTL, which is not part of the name because it may be changed.
         names = (state, *(f"{state}@{sink}{'+' * count}" for count in range(len(self._operators))))
         taken = {each.state for each in self._operators}
         return next(name for name in names if name not in taken)
 
     def _reads(self, node: PhysicalOperator) -> Iterator[tuple[str, tuple[int, str]]]:
-        """The state of the joins below that keep what inputs of this one are made of, however deep."""
+        """Yield the state of upstream joins from which inputs of this join are recomputed, at any depth."""
         for name, below in remade_inputs(node):
             place = self._places[computes(below)]
             assert self._operators[place].level == level(node), "state is read in the stage that it belongs to"
@@ -301,7 +307,7 @@ class _Building:
             yield from ((f"{name}.{called}", state) for called, state in self._reads(below))
 
     def _refresh(self, place: int, again: PhysicalOperator) -> None:
-        """Let what comes to an operator say what was written again, if this plan of it wants to know."""
+        """Make the inputs of a shared operator emit refreshes if this plan's copy of the operator needs them."""
         for edge, node in zip(self._operators[place].inputs, without_unions(*inputs(again)), strict=True):
             if node.calc.refreshes and not edge.node.calc.refreshes:
                 edge.node = replace(edge.node, calc=replace(edge.node.calc, refreshes=True))
@@ -310,7 +316,7 @@ class _Building:
 
 
 def _last_are_shuffled(exits: Mapping[str | int, Sequence[Exit]], operators: Sequence[_Vertex], levels: int) -> bool:
-    """Whether rows that leave the last level, or the scans if there is none, are not yet where they are written."""
+    """Whether rows that leave the last level, or the scans if there is none, are shuffled before they are written."""
     last: list[str | int] = [place for place, each in enumerate(operators) if each.level == levels]
     if not levels:
         last = list(exits)
@@ -318,9 +324,9 @@ def _last_are_shuffled(exits: Mapping[str | int, Sequence[Exit]], operators: Seq
 
 
 def _scan(scans: Sequence[PhysicalScan], exits: Sequence[Exit], timed: AbstractSet[str]) -> GraphScan:
-    """One scan for all of a table, which reads the columns that somebody reads, in the order of the table.
+    """Return one scan for all scans of a table. It reads every column that any reader reads, in the table's order.
 
-    Those of its time are read where it is among the `timed` tables.
+    The columns of the table's time are also read if the table is among the `timed` tables.
     """
     first = scans[0]
     read = {name for scan in scans for name in scan.calc.input.names}

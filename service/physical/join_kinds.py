@@ -18,8 +18,10 @@ MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
     "mark": (True, False),
     "in": (True, False),
 }
-"""Whether the left and the right side of a join may lie in several shards under one key, with copies of the other one:
-not where the rows of the other one come out without a match, of which copies know nothing."""
+"""Whether the left and the right side of a join may be salted: spread over several shards under one key, with copies of
+the other side in each shard. A side may not be salted if rows of the other side are emitted without a match, because a
+copy cannot know of matches in other shards.
+"""
 
 JOIN_NAMES: Mapping[PhysicalJoinKind, JoinName] = {
     "inner": "join",
@@ -32,4 +34,4 @@ JOIN_NAMES: Mapping[PhysicalJoinKind, JoinName] = {
     "mark": "mark_join",
     "in": "mark_join",
 }
-"""What joins are called in plans and in their state."""
+"""The names of joins in plans and in their state."""

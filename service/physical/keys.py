@@ -1,4 +1,4 @@
-"""How a row's key and sub-key for its consumer are made, and how rows of one key get to several shards."""
+"""A row's key and sub-key for its consumer, and salting, which spreads one key over several shards."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rowkind.avro.schema import Record
 from rowkind.service.physical.expression import Expression
 
 MOST_SALTS = 1024
-"""No more than there may be shards."""
+"""The largest salt count, equal to the largest number of shards."""
 
 
 @dataclass(frozen=True)
 class Salt:
-    """How the rows of one key get to `count` shards: as copies to all of them, or dealt out by what tells them apart.
+    """Spreads the rows of one key over `count` shards: as copies to all of them, or dealt out, each row to one shard.
 
-    That is the sub-key where it identifies rows, and all of the row elsewhere.
+    Rows are dealt by the sub-key if it identifies rows, otherwise by the whole row.
     """
 
     count: int
@@ -29,15 +29,15 @@ class Key:
 
     - `parts`: one expression per key column, already cast to the type that both sides of the consumer share.
     - `null_safe`: per part, whether NULL equals NULL (`IS NOT DISTINCT FROM`, GROUP BY, unique keys).
-    - `drop_null`: a row whose key has a NULL in a part that is not null safe is dropped (inner joins), else it stays
-      with a null key and a hash of its whole row (outer joins).
-    - `record`: where the consumer is a Kafka topic, the Avro schema of the topic's key: the key bytes are then that
-      Avro record and not comparable bytes. None elsewhere.
-    - `constant`: instead of parts, the same bytes for every row, and every row goes to every shard of the consumer:
-      a fact about the input as a whole.
-    - `salt`: if the rows of one key are to be in several shards.
-    - `apart`: the last so many parts, TIMESTAMP NOT NULL each, tell keys apart but have no say in which shard: keys
-      that are equal but for them are together.
+    - `drop_null`: a row whose key has a NULL in a part that is not null safe is dropped (inner joins). Otherwise the
+      row stays, with a null key and a hash of its whole row (outer joins).
+    - `record`: if the consumer is a Kafka topic, the Avro schema of the topic's key. The key bytes are then that Avro
+      record instead of comparable bytes. Otherwise None.
+    - `constant`: instead of parts, the same bytes for every row, and every row goes to every shard of the consumer.
+      This serves facts about the input as a whole.
+    - `salt`: set if the rows of one key are spread over several shards.
+    - `apart`: this many last parts, each TIMESTAMP NOT NULL, distinguish keys but do not decide on the shard. Keys that
+      differ only in these parts are in the same shard.
     """
 
     parts: tuple[Expression, ...] = ()

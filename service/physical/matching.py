@@ -1,4 +1,4 @@
-"""What a MATCH_RECOGNIZE looks for and what comes out of it, as plain data."""
+"""The pattern and the output columns of a MATCH_RECOGNIZE, as plain data."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rowkind.service.physical.expression import Expression
 
 @dataclass(frozen=True)
 class SoughtPattern:
-    """A pattern with the names of its variables, where to go on behind a match, and in what time it must be.
+    """A pattern with the names of its variables, where matching resumes after a match, and its time limit.
 
-    `text` is the pattern as written. `within` is in microseconds, None for any time; `skip_text` stands behind SKIP.
-    `all_rows`: all rows of a match come out, and not one.
+    `text` is the pattern as written. `within` is in microseconds, None for no limit. `skip_text` is the text after
+    SKIP. `all_rows`: a match emits all its rows instead of one.
     """
 
     text: str = field(metadata={**ASIDE, **fact("pattern")})
@@ -30,7 +30,7 @@ class SoughtPattern:
 
 @dataclass(frozen=True)
 class CalledColumn:
-    """What a call comes to, as a column; navigations go by names of the input's columns. `text` is as written."""
+    """The result of a call as a column. Navigations name columns of the input. `text` is as written."""
 
     name: str = field(metadata=ASIDE)
     call: MatchCall
@@ -39,14 +39,14 @@ class CalledColumn:
 
     @property
     def fallible(self) -> bool:
-        """Whether a row fails whose result does not fit its type."""
+        """Whether the call fails on a result that does not fit its type."""
         exact = isinstance(self.call, MatchAggregate) and self.call.function in ("sum", "avg")
         return exact and self.type.kind != "double"
 
 
 @dataclass(frozen=True)
 class DefinedVariable:
-    """The condition of a variable, over the columns of a row and those of its calls; `text` is as written."""
+    """The condition of a variable, over the columns of a row and its calls. `text` is as written."""
 
     text: str = field(metadata=ASIDE)
     condition: Expression
@@ -55,9 +55,9 @@ class DefinedVariable:
 
 @dataclass(frozen=True)
 class Matching:
-    """A pattern, the conditions of its variables, None for one that is always true, and what comes out.
+    """A pattern, the conditions of its variables (None for always true), and the output columns.
 
-    That is columns of the row, `carried`, and behind them those of the calls.
+    The output has the input columns `carried`, followed by one column per call.
     """
 
     sought: SoughtPattern

@@ -1,4 +1,4 @@
-"""What has been found out about a node stays with it: nodes never change, and are asked again by every pass."""
+"""Results cached on plan nodes: nodes never change, and every pass asks the same questions again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _Found = TypeVar("_Found")
 
 
 def memoized(find: Callable[[_Node], _Found]) -> Callable[[_Node], _Found]:
-    """The same function of a node, computed once for each; the result is shared, and must not be changed."""
+    """Return the same function of a node, computed once per node. The result is shared and must not be changed."""
     name = f"_remembered_{find.__module__}_{find.__name__}"
 
     @wraps(find)
     def found(node: _Node) -> _Found:
-        # Past the frozen dataclass, whose fields, equality and copies know nothing of it.
+        # This bypasses the frozen dataclass, whose fields, equality and copies ignore the entry.
         known: dict[str, Any] = vars(node)
         if name not in known:
             known[name] = find(node)

@@ -1,8 +1,8 @@
 """The physical plan: what runs, as plain frozen values that pickle.
 
 A plan is a tree with a `PhysicalSink` at its root. Each edge carries `Rows` out of a node and `Changes` into the next
-one; the calc of the lower node makes the one out of the other. Spark (`service.query.streaming`) and the in-memory
-engine (`service.query.memory`) both execute this tree and nothing else.
+node. The calc of the lower node turns the rows into changes. Spark (`service.query.streaming`) and the in-memory engine
+(`service.query.memory`) both execute this tree and nothing else.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ InputLayout = Literal["one row per key", "unique key", "multiset"]
 
 @dataclass(frozen=True)
 class Traits:
-    """What the plan knows of the rows that leave a node's calc; for explain and for tests, nothing runs by it.
+    """What the plan knows of the rows that leave a node's calc, for explain and tests.
 
-    - `mode`: which kinds of changes there are; `unique_keys`: columns that identify at most one live row each.
-    - `upsert_key`: the key by which updates stay in order. `partition_key`: what equal rows share a shard by; empty for
-      a scan, whose rows come as the topic's partitions have them.
-    - `needs_before`: whether somebody further down must see the -U of updates.
+    Execution uses two of them: the graph reads `needs_before` to decide whether a sink's changes may be netted before
+    the shuffle, and a lookup reads the `mode` of its left side.
+
+    - `mode`: which kinds of changes occur. `unique_keys`: sets of columns that each identify at most one live row.
+    - `upsert_key`: the key by which updates stay in order. `partition_key`: rows with equal values in it share a shard.
+      It is empty for a scan, whose rows follow the topic's partitions.
+    - `needs_before`: whether a downstream operator must see the -U of updates.
     """
 
     mode: ChangelogMode = "retract"
@@ -41,9 +44,9 @@ class Traits:
 
 @dataclass(frozen=True)
 class PhysicalScan:
-    """One table read from its topic, for one consumer; `calc.input` is the part of it that somebody reads.
+    """One table read from its topic, for one consumer. `calc.input` has the columns that are read.
 
-    `alias` is what the query calls the table.
+    `alias` is the table's name in the query.
     """
 
     node: str = field(metadata=ASIDE)
@@ -55,13 +58,13 @@ class PhysicalScan:
 
 @dataclass(frozen=True)
 class PhysicalInput:
-    """What the plan chose for one input of an operator.
+    """The plan's choices for one input of an operator.
 
-    `by_seq` says that changes of one key are to be taken in arrival order (a source with a primary key, where a bare
-    `+U` replaces, or one that may take back what was never sent); otherwise the batch is an exact multiset of signed
-    rows. `exact` says that retractions are of rows as they were sent, so that one which meets another row under its key
-    has been overtaken by the +U. `closing` is when its rows are let go of because of their own time. `remade`: they are
-    not kept, but made anew of what the join that feeds the input keeps.
+    `by_seq`: changes of one key are applied in arrival order. This is needed for a source with a primary key, where a
+    bare `+U` replaces, and for one that may retract rows that were never sent. Otherwise the batch is an exact multiset
+    of signed rows. `exact`: a retraction carries the row as it was sent; if it finds a different row under its key,
+    that row's +U arrived first. `closing` says when rows are evicted by an event time. `remade`: rows are not stored,
+    but recomputed from the state of the join that feeds this input.
     """
 
     layout: InputLayout
@@ -74,10 +77,10 @@ class PhysicalInput:
 
 @dataclass(frozen=True)
 class PhysicalOperator(ABC):
-    """A node that runs in the shards of a stage; its calc leads to its consumer.
+    """A node that runs in the shards of a stage. Its calc leads to its consumer.
 
-    `fused`: the node runs in its consumer's stage, because its rows are partitioned as the consumer wants them; nothing
-    is shuffled between the two.
+    `fused`: the node runs in its consumer's stage, because its rows are already partitioned as the consumer needs.
+    Nothing is shuffled between the two.
     """
 
     node: str = field(metadata=ASIDE)
@@ -93,7 +96,7 @@ class PhysicalOperator(ABC):
     @property
     @abstractmethod
     def closings(self) -> tuple[Closing | None, ...]:
-        """By side, when its rows are dropped because of their own time."""
+        """Per side, when its rows are evicted by an event time; None for never."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class PhysicalBinary(PhysicalOperator):
 
 @dataclass(frozen=True)
 class PhysicalUnion:
-    """All inputs as one: each has a calc that leads to the same consumer. A union keeps nothing and does nothing."""
+    """All inputs as one: each has a calc that leads to the same consumer. A union has no state and computes nothing."""
 
     node: str = field(metadata=ASIDE)
     inputs: tuple[PhysicalNode, ...] = field(metadata=CHILD)
@@ -131,7 +134,7 @@ class PhysicalUnion:
 
     @property
     def calc(self) -> Calc:
-        """That of the first input: all have the same output, key, sub-key and side."""
+        """The calc of the first input: all inputs have the same output, key, sub-key and side."""
         return self.inputs[0].calc
 
 
@@ -142,12 +145,12 @@ PhysicalNode = PhysicalScan | PhysicalOperator | PhysicalUnion
 class PhysicalSink:
     """The root: where the changes go.
 
-    `key` names the columns of the topic's key and the sink's unique key; empty for a retract or append topic without
-    one. `exchange` says that the changes must be shuffled by that key before they are written, because rows with one
-    key may come from several shards of the input. `ordered` says that the rows of a batch are written in the order of
-    their sub-key and, where that is the same, of their arrival. `fixes` are the parts of the input's partition key for
-    which that is not so although the key does not name them: they are the same in all rows that ever have one key.
-    `value` and `key_record` are the schemas of the topic, `format` and `connect_schema` are how rows are written.
+    `key` names the columns of the topic's key and the sink's unique key. It is empty for a retract or append topic
+    without a key. `exchange`: the changes must be shuffled by that key before they are written, because rows with one
+    key may come from several shards of the input. `fixes` are parts of the input's partition key that do not cause this
+    although the key does not name them: all rows that ever have one key have equal values there. `ordered`: the rows of
+    a batch are written in the order of their sub-key, then of their arrival. `value` and `key_record` are the schemas
+    of the topic. `format` and `connect_schema` say how rows are written.
     """
 
     name: str
@@ -167,7 +170,7 @@ class PhysicalSink:
 
     @property
     def by_seq(self) -> bool:
-        """Whether the changes come straight from a table whose rows replace each other: the last of a key wins."""
+        """Whether the changes come straight from a table whose rows replace each other, so a key's last change wins."""
         scan = self.input
         return (
             self.mode == "upsert" and isinstance(scan, PhysicalScan) and scan.source.replaces and not scan.calc.expands

@@ -29,14 +29,15 @@ from rowkind.service.physical.time_match import TimeMatch
 class PhysicalJoin(PhysicalBinary):
     """A stateful equi-join (or a cross join, with no key) with an optional further condition.
 
-    `condition` reads the columns of `left.calc.output` and `right.calc.output` side by side. `schema` is the record of
-    the rows that the join emits and its calc takes in: the two concatenated, or the left one alone for the kinds
-    that emit left rows only, with the answer behind it for "mark" and "in". `facts` feed side 2 of a NOT IN
-    or an IN. `on_error` says what becomes of pairs on which the condition fails: unless the query does, they are no
-    match. `near`: what the condition says of how far apart the times of a pair may lie. `placed`: why it is not where
-    it is written.
+    `condition` reads the columns of `left.calc.output` and `right.calc.output`. `schema` is the record of the rows that
+    the join emits and its calc reads: left and right concatenated, or the left row alone for the kinds that emit left
+    rows only. For "mark" and "in" the match flag follows the left row. `facts` feed side 2 of a NOT IN or an IN.
+    `on_error` says what happens to pairs on which the condition fails: unless the query fails, they do not match.
+    `near`: the bounds that the condition sets on the distance between the times of a pair. `placed`: why the join is
+    not where it is written.
 
-    `unmarked`, here and elsewhere: columns of tables, `sales.at`, on which a watermark would let go of rows.
+    `unmarked`, here and in other operators: columns of tables, such as `sales.at`, on which a watermark would evict
+    rows.
     """
 
     kind: PhysicalJoinKind = field(metadata=fact("kind"))
@@ -52,30 +53,31 @@ class PhysicalJoin(PhysicalBinary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """By side, when its rows are dropped because of their own time."""
+        """Per side, when its rows are evicted by an event time; None for never."""
         return self.left_input.closing, self.right_input.closing
 
 
 @dataclass(frozen=True)
 class PhysicalAggregate(PhysicalUnary):
-    """GROUP BY with its calls, or DISTINCT; its calc takes rows of `aggregation.output`."""
+    """GROUP BY with its calls, or DISTINCT. Its calc reads rows of `aggregation.output`."""
 
     aggregation: Aggregation
     unmarked: tuple[str, ...] = field(default=(), metadata=ASIDE)
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are dropped because of their own time."""
+        """When rows of the input are evicted by an event time; None for never."""
         return (self.aggregation.closing,)
 
 
 @dataclass(frozen=True)
 class RankCondition:
-    """What rows in the range of a rank must fulfil besides: a condition on them and on some of their numbers.
+    """A condition on the rows in the range of a rank, and on some of their rank numbers.
 
-    `numbers` is the record of these, and `functions` say what each is. `bound` is a column that no number which is let
-    through exceeds, and that is the same in all rows that a partition ever has; None where there is none. `on_error`
-    says what becomes of a row on which the condition fails: unless the query does, it is not in the result.
+    `numbers` is the record of these numbers, and `functions` says how each is computed. `bound` is a column that is an
+    upper limit for the numbers that pass, and that is equal in all rows that a partition ever has; None if there is
+    none. `on_error` says what happens to a row on which the condition fails: unless the query fails, the row is not in
+    the result.
     """
 
     expression: Expression = field(metadata=fact("condition"))
@@ -89,10 +91,9 @@ class RankCondition:
 class PhysicalRank(PhysicalUnary):
     """The rows of a ranking.
 
-    The key of the changes that come in is the partition, their sub-key the order. `schema` is the record of the rows
-    that come out: `input.calc.output`, with the columns `numbers` behind it, which are by these functions. `identity`
-    are columns of the input's record.  `partition`
-    and `order` are what the user wrote; `reason` says why the strategy was chosen.
+    The key of the incoming changes is the partition, their sub-key the order. `schema` is the record of the emitted
+    rows: `input.calc.output`, followed by the columns `numbers`, each with its rank function. `identity` are columns of
+    the input's record. `partition` and `order` are the SQL as written. `reason` says why the strategy was chosen.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -108,16 +109,16 @@ class PhysicalRank(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are dropped because of their own time."""
+        """When rows of the input are evicted by an event time; None for never."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalSession(PhysicalUnary):
-    """Rows with the beginning of their session, the last column of `schema`; where it `ends`, its end behind that.
+    """Rows with the start of their session as the last column of `schema`, followed by its end if it `ends`.
 
-    The key of the changes that come in is the partition. `time` is a column of the input's record; `gap` is in
-    microseconds. `partition` and `order` are what the user wrote.
+    The key of the incoming changes is the partition. `time` is a column of the input's record. `gap` is in
+    microseconds. `partition` and `order` are the SQL as written.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -130,13 +131,13 @@ class PhysicalSession(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are dropped because of their own time."""
+        """When rows of the input are evicted by an event time; None for never."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class OrderMeasure:
-    """The column by whose values rows are ordered, where distances between them count, and how it sorts."""
+    """The column that orders the rows of a frame by distance, and how it sorts."""
 
     column: str = field(metadata=COLUMN)
     descending: bool
@@ -147,9 +148,9 @@ class OrderMeasure:
 class PhysicalOver(PhysicalUnary):
     """Rows with the results of window functions, the last columns of `schema`.
 
-    The key of the changes that come in is the partition, their sub-key the order. `partition` and `order` are what the
-    user wrote. Where rows come in the order of their time and never go, `ahead` is how long after it their results may
-    change, in microseconds; else None.
+    The key of the incoming changes is the partition, their sub-key the order. `partition` and `order` are what the user
+    wrote. If rows arrive in the order of their time and are never retracted, `ahead` is how long after a row's time its
+    results may still change, in microseconds; otherwise None.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -162,21 +163,21 @@ class PhysicalOver(PhysicalUnary):
 
     @property
     def passes(self) -> bool:
-        """Whether rows are let go of by the times of those that come after them."""
+        """Whether rows are evicted by the times of later rows."""
         return self.ahead is not None and all(call.frame.by_distance for call in self.calls)
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are dropped because of their own time."""
+        """When rows of the input are evicted by an event time; None for never."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalNormalize(PhysicalUnary):
-    """The exact changelog of an input that leaves out old rows; rows are those of `input.calc.output`.
+    """The exact changelog of an input that leaves out old rows. Rows are those of `input.calc.output`.
 
-    `takes_back`: expired rows are retracted. `arrivals`: a row that is written again
-    with equal values is retracted and inserted, as its arrival number is another one.
+    `takes_back`: expired rows are retracted. `arrivals`: a row that is written again with equal values is retracted and
+    inserted, because its arrival number differs.
     """
 
     state: PhysicalInput = field(metadata=fact("state"))
@@ -186,22 +187,23 @@ class PhysicalNormalize(PhysicalUnary):
 
     @property
     def only_comes(self) -> bool:
-        """Whether nothing in the input is ever taken back or written again."""
+        """Whether no row of the input is ever retracted or written again."""
         scan = self.input
         return isinstance(scan, PhysicalScan) and scan.source.mode == "append" and self.state.layout == "multiset"
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are dropped because of their own time."""
+        """When rows of the input are evicted by an event time; None for never."""
         return (self.state.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalLookup(PhysicalBinary):
-    """Each left row with the right row that is nearest in time; without a `match`, with all that are there as it comes.
+    """Each left row with the right row that is nearest in time.
 
-    `pads`: a left row that finds none is there all the same. `match` names columns of the two inputs' records. `schema`
-    is that of the rows that come out, which are the two concatenated.
+    Without a `match`, each left row is joined to all right rows that are present when it arrives. `pads`: a left row
+    without a match is emitted with NULLs. `match` names columns of the two inputs' records. `schema` is the record of
+    the emitted rows, left and right concatenated.
     """
 
     left_input: PhysicalInput = field(metadata=fact("left"))
@@ -212,16 +214,16 @@ class PhysicalLookup(PhysicalBinary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """By side, when its rows are dropped because of their own time."""
+        """Per side, when its rows are evicted by an event time; None for never."""
         return self.left_input.closing, self.right_input.closing
 
 
 @dataclass(frozen=True)
 class PhysicalTemporalFilter(PhysicalUnary):
-    """The rows whose time has come, by `begins`, and is not over, by `ends`; rows are those of `input.calc.output`.
+    """The rows whose time has come, by `begins`, and has not passed, by `ends`. Rows are those of `input.calc.output`.
 
-    What the watermark of `closing` leaves behind is late. `most`: about how many rows it lets out at a time. `order` is
-    what the user wrote, where all rows are to come in an order. `whole`: all rows of a time come together.
+    Rows behind the watermark of `closing` are late. `most`: about how many rows are released at a time. `order` is the
+    SQL as written, if rows are released in an order. `whole`: all rows of one time are released together.
     """
 
     clock: Clock = field(metadata=fact("clock"))
@@ -235,32 +237,32 @@ class PhysicalTemporalFilter(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are dropped because of their own time."""
+        """When rows of the input are evicted by an event time; None for never."""
         return (self.closing,)
 
 
 @dataclass(frozen=True)
 class PhysicalSingleRow(PhysicalUnary):
-    """Rows of `input.calc.output`, of which there is one at most after each batch. `query` is the subquery's text."""
+    """Rows of `input.calc.output`, at most 1 after each batch. `query` is the subquery's text."""
 
     state: PhysicalInput = field(metadata=fact("state"))
     query: str = field(metadata=ASIDE)
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """No row is dropped because of its own time."""
+        """No row is evicted by an event time."""
         return (None,)
 
 
 @dataclass(frozen=True)
 class PhysicalStamp(PhysicalUnary):
-    """Rows of `input.calc.output`, each with the time at which it is processed behind it: `schema` is that of both."""
+    """Rows of `input.calc.output`, each followed by its processing time. `schema` is the record of both."""
 
     schema: Record = field(metadata=NO_FACT)
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """Nothing is kept."""
+        """The operator has no state."""
         return (None,)
 
 
@@ -268,8 +270,8 @@ class PhysicalStamp(PhysicalUnary):
 class PhysicalMatch(PhysicalUnary):
     """The matches of a pattern in the rows of each partition.
 
-    The key of the changes that come in is the partition, their sub-key the order, which begins with a time.
-    `closing` says which watermark puts the rows in order. `partition` and `order` are what the user wrote.
+    The key of the incoming changes is the partition, their sub-key the order, which begins with a time. `closing` says
+    which watermark puts the rows in order. `partition` and `order` are the SQL as written.
     """
 
     matching: Matching
@@ -280,5 +282,5 @@ class PhysicalMatch(PhysicalUnary):
 
     @property
     def closings(self) -> tuple[Closing | None, ...]:
-        """When rows of the input are dropped because of their own time."""
+        """When rows of the input are evicted by an event time; None for never."""
         return (self.closing,)

@@ -1,4 +1,4 @@
-"""What a window function with an order computes, over columns of its input."""
+"""The definition of a window function with an order, over columns of its input."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rowkind.operators.over.framing import Frame, OverFunction
 class WindowCall:
     """One window function over columns of its input, in the logical and the physical plan.
 
-    `arguments` are empty for COUNT(*) and numbers, and a second one is the default of LAG and LEAD. A row counts where
-    the column `filter` is true. `nth` is the number of the row in the frame that NTH_VALUE takes, or NTILE's. `skips`:
-    rows without a value are passed over; LAG goes `nth` of the others back then. It `tries`: a result that does not
-    fit its type is NULL.
+    `arguments` is empty for COUNT(*) and for rank numbers. A second argument is the default of LAG and LEAD. A row
+    counts if the column `filter` is true. `nth` is the position in the frame that NTH_VALUE takes, the offset of LAG,
+    or the number of buckets of NTILE. `skips`: rows without a value are passed over, and LAG goes back `nth` of the
+    other rows. `tries`: a result that does not fit its type is NULL.
     """
 
     function: OverFunction
@@ -30,23 +30,23 @@ class WindowCall:
 
     @property
     def fallible(self) -> bool:
-        """Whether a row fails whose result does not fit its type."""
+        """Whether the call fails on a result that does not fit its type."""
         return self.function in ("sum", "avg") and self.type.kind != "double" and not self.tries
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns that it is computed from."""
+        """The columns that the call reads."""
         return (*self.arguments, *([self.filter] if self.filter is not None else []))
 
     def named(self, name: str, text: str) -> PhysicalWindowCall:
-        """The call in the physical plan."""
+        """Return the call for the physical plan."""
         plain = {each.name: getattr(self, each.name) for each in fields(WindowCall)}
         return PhysicalWindowCall(**plain, name=name, text=text)
 
 
 @dataclass(frozen=True)
 class PhysicalWindowCall(WindowCall):
-    """A call with the name of its result, and the SQL that the user wrote."""
+    """A call with the name of its result and the SQL that the user wrote."""
 
     name: str = field(kw_only=True, metadata=ASIDE)
     text: str = field(kw_only=True, metadata=ASIDE)

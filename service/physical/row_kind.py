@@ -1,7 +1,7 @@
-"""How a header spells the row kind of a record.
+"""How a Kafka header spells the row kind of a record.
 
-There is no one convention, so that a table names its header and how the kinds are spelled in it; `PRESETS` holds the
-spellings that are in use.
+There is no single convention, so a table names its header and the spellings of the kinds. `PRESETS` holds the spellings
+in common use.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ PRESETS: Mapping[str, Mapping[bytes, int]] = {
     "debezium": {b"c": 0, b"r": 0, b"u": 2, b"d": 3},
     "diff": {b"1": 0, b"+1": 0, b"-1": 3},
 }
-"""Spelling to row kind, by the preset's name; of several spellings of a kind, the first is the one that is written."""
+"""Spelling to row kind, by the preset's name. If a kind has several spellings, the first one is written."""
 
 
 @dataclass(frozen=True)
 class RowKindHeader:
-    """Where a source topic's row kind stands and how it is spelled.
+    """The header with a source topic's row kind, and its spellings.
 
     `values` maps the header's bytes to the ordinal of the row kind. `missing` and `unknown` say what to do with a
-    record that has no such header or another value in it: treat it as `+I`, send it to the dead letters, or fail.
-    Of several headers with the name, the last wins.
+    record that has no such header or another value in it: treat it as `+I`, send it to the dead letters, or fail. Of
+    several headers with the name, the last wins.
     """
 
     header: str = "op"
@@ -43,9 +43,9 @@ DEFAULT_HEADER = RowKindHeader()
 
 
 def spellings(values: Mapping[bytes, int]) -> tuple[bytes, bytes, bytes, bytes]:
-    """How each of the four kinds is written.
+    """Return the bytes written for each of the four kinds, in the order of their ordinals.
 
-    Where there is no word for +U or -U, they are spelled as the insert and the delete that they also are.
+    If +U or -U has no spelling, the one for +I or -D is used. Raises ValueError if +I or -D has no spelling.
     """
     words: dict[int, bytes] = {}
     for word, kind in values.items():

@@ -1,4 +1,4 @@
-"""A table of the job, as the plan and the readers know it: plain frozen values that pickle."""
+"""A table of the job as the plan and the readers know it, in plain frozen values that pickle."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rowkind.service.physical.row_kind import DEFAULT_HEADER, RowKindHeader
 TopicFormat = Literal["avro", "plain_avro", "json"]
 KeyFormatName = Literal["string", "long", "json", "avro"]
 OnExpire = Literal["forget", "retract"]
-"""What becomes of a row whose TTL is over: it is forgotten without a word, or taken back with what is made of it."""
+"""What happens to a row when its TTL is over: it is dropped silently, or retracted with everything derived from it."""
 
 OnBadUpdate = Literal["keep", "retract", "null"]
-"""What becomes of a row when its update is a dead letter: it is kept or retracted, or the bad columns are NULL."""
+"""What happens to a row when its update is a dead letter: it is kept or retracted, or the bad columns are NULL."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a topic is read from without a checkpoint.
+    """Where reading of a topic starts if there is no checkpoint.
 
-    - `on_lost`: where it is read from when retention has eaten the checkpoint's offset.
-    - `on_recreated`: what becomes of the query when the topic was deleted and made anew: it starts from nothing, too.
+    - `on_lost`: where reading resumes if retention has deleted the checkpoint's offset.
+    - `on_recreated`: what the query does if the topic was deleted and created again: it fails or starts from nothing.
     """
 
     at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
@@ -38,12 +38,12 @@ class Start:
 
 @dataclass(frozen=True)
 class Watermark:
-    """Until when rows of a table may still come: the highest `time` seen less `delay_us` microseconds.
+    """The time up to which rows of a table may still arrive: the highest `time` seen less `delay_us` microseconds.
 
-    `of` is the time of a row that is meant: the same, or `time` has a delay of its own taken off. A partition of which
-    nothing has come for `idle_ms` of batch time does not hold it back. `late` is what becomes of rows that come too
-    late for everything that they could change. State is kept for `allowed_ms` longer than the watermark says, and rows
-    that come as late as that are taken.
+    `of` is the row time that the watermark is about: `time` itself, or `time` without the delay that `time` subtracts.
+    A partition that has received nothing for `idle_ms` of batch time does not hold the watermark back. `late` says what
+    happens to rows that arrive too late for everything that they could change. State is kept `allowed_ms` longer than
+    the watermark requires, and rows that are late by no more than that are accepted.
     """
 
     time: Expression
@@ -55,31 +55,32 @@ class Watermark:
 
     @property
     def subject(self) -> str:
-        """The column that it is of, or the expression."""
+        """The column or the expression that the watermark is on."""
         return self.of.column or self.of.text
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table of the job, as the plan and the readers know it: what is declared of it is here and nowhere else.
+    """A table of the job as the plan and the readers know it. All declared properties of a table are here.
 
-    - `declared`: the table as the user (or the registry) declared it, the primary key NOT NULL: values are resolved
-      from their writer's schema to it.
-    - `written`: the same as plain Avro has it, where the primary key may be nullable; None in other formats.
-    - `format`: how keys and values of the topic are to be read (`service.kafka.formats`). `debezium`: values are
-      envelopes. In upsert mode only the new rows in them count, and of old ones the primary key.
-    - `mode`: in upsert mode a null value is a delete, and the row is made of the primary key's columns from the Kafka
-      key, the others NULL.
-    - `ttl_ms`: the table's own, None for the job's. `on_expire`: what becomes of a row then; None for the job's.
-    - `watermark`: until when its rows may still come; None where nobody knows.
-    - `key_format`: that of keys where it is another one than that of values.
-    - `units`: of columns that are dates, times or timestamps, the unit of numbers that do not say their own.
-    - `record`: the full name of the record type of its rows, where the job names it; records of others are left out.
-    - `known_as`: the name of that type where the registry has it; records of others are refused.
-    - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
-      its -U, and that the changes of one key come in their order.
-    - `unavailable`: the text that stands for a value which Debezium does not know, None for none.
-    - `on_bad_update`: what becomes of the row of a key when its update is a dead letter (`service.kafka.bad_updates`).
+    - `declared`: the table as the user (or the registry) declared it, with the primary key NOT NULL. Values are
+      resolved from their writer's schema to it.
+    - `written`: the same for plain Avro, whose schema may have a nullable primary key; None in other formats.
+    - `format`: how keys and values of the topic are read (`service.kafka.formats`). `debezium`: values are envelopes.
+      In upsert mode only the new rows in them count, and of the old rows the primary key.
+    - `mode`: in upsert mode a null value is a delete. Its row has the primary key's columns from the Kafka key and NULL
+      in all others.
+    - `ttl_ms`: the table's own TTL, None for the job's. `on_expire`: what happens to an expired row; None for the
+      job's.
+    - `watermark`: the time up to which its rows may still arrive; None if the table has no watermark.
+    - `key_format`: the format of keys if it differs from that of values.
+    - `units`: for date, time and timestamp columns, the unit of numbers whose schema does not name one.
+    - `record`: the full name of the record type of its rows, if the job names it. Records of other types are skipped.
+    - `known_as`: the name of that type in the registry. Records of other types are refused.
+    - `exact`: the producer's promise that every retraction is of a row that was sent, that every update has its -U, and
+      that the changes of one key arrive in order.
+    - `unavailable`: the text that stands for a value unknown to Debezium, None for none.
+    - `on_bad_update`: what happens to the row of a key when its update is a dead letter (`service.kafka.bad_updates`).
     - `truncates`: a truncation retracts all its rows. It needs a primary key.
     """
 
@@ -107,30 +108,30 @@ class SourceTable:
 
     @property
     def replaces(self) -> bool:
-        """Whether a change may replace a row by the primary key without taking it back first."""
+        """Whether a change may replace a row, by the primary key, without retracting it first."""
         return bool(self.primary_key) and self.mode != "append"
 
     @property
     def may_retract_unsent(self) -> bool:
-        """Whether a row may be taken back that was never sent."""
+        """Whether a retraction may be of a row that was never sent."""
         return self.mode == "retract" and not self.exact
 
     @property
     def ordered(self) -> bool:
-        """Whether it matters in which order the changes of a batch arrived."""
+        """Whether the arrival order of the changes in a batch matters."""
         return self.replaces or self.may_retract_unsent
 
     @property
     def key(self) -> Record:
-        """The primary key's columns: in upsert mode the Kafka key is resolved to them."""
+        """The primary key's columns. In upsert mode the Kafka key is resolved to them."""
         return self.declared.select(self.primary_key)
 
     def leaves_out(self, writer: Record) -> bool:
-        """Whether records of this type are none of the table's, as the job says."""
+        """Whether records of this type are not the table's, according to the job's `record`."""
         return self.record is not None and not _same_name(writer.name, self.record)
 
     def stranger(self, writer: Record) -> str | None:
-        """Why a record of this type is none of the table's rows; None where it is one."""
+        """Return why a record of this type cannot be a row of the table; None if it can."""
         if self.record is not None:
             return None
         if self.known_as is not None:
@@ -160,7 +161,7 @@ _ONE_TYPE = (
 
 
 def _same_name(one: str, other: str) -> bool:
-    """Whether two names of record types are the same, as far as both say their namespace."""
+    """Whether two names of record types are equal. Namespaces are compared only if both names have one."""
     if "." in one and "." in other:
         return one == other
     return one.rpartition(".")[2] == other.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""How the times of two rows compare that belong together."""
+"""How the times of two matching rows compare."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Comparison = Literal[">=", ">", "<=", "<"]
 
 @dataclass(frozen=True)
 class TimeMatch:
-    """`left` compares with `right`, columns of the two sides that are times; of right rows the nearest counts.
+    """`left` compares with `right`, time columns of the two sides. Of the right rows, the nearest counts.
 
-    `versions` says that the right side is a table with a key, whose rows count one after the other, as they were sent.
+    `versions`: the right side is a table with a key, whose rows are versions in the order in which they were sent.
     """
 
     left: str = field(metadata=COLUMN)
@@ -24,5 +24,5 @@ class TimeMatch:
 
     @property
     def looks_back(self) -> bool:
-        """Whether the row before counts, and not the one that comes next."""
+        """Whether the preceding right row counts, and not the next one."""
         return self.comparison in (">=", ">")

@@ -1,4 +1,4 @@
-"""Walks over a physical plan: its nodes below each, and by whose time each goes."""
+"""Walks over a physical plan: the inputs of its nodes, their levels and their clocks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rowkind.service.physical.operators import (
 
 
 def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:
-    """The nodes right below, left before right, facts last."""
+    """Return a node's direct inputs, left before right, facts last."""
     return tuple(children(node))
 
 
 def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOperator]:
-    """The nodes, each union replaced by what it unites."""
+    """Yield the nodes, with each union replaced by its inputs."""
     for node in nodes:
         if isinstance(node, PhysicalUnion):
             yield from without_unions(*node.inputs)
@@ -30,7 +30,7 @@ def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOper
 
 
 def level(node: PhysicalScan | PhysicalOperator) -> int:
-    """How deep an operator lies in a graph, from 1; 0 for a scan."""
+    """Return an operator's level in a graph, from 1; 0 for a scan."""
     return max((level(each) + (not fused(each)) for each in without_unions(*inputs(node))), default=0)
 
 
@@ -40,14 +40,14 @@ def fused(node: PhysicalScan | PhysicalOperator) -> bool:
 
 
 def remade_inputs(node: PhysicalNode) -> Iterator[tuple[str, PhysicalJoin]]:
-    """The inputs of a join whose rows are not kept, and what their state would be called."""
+    """Yield the inputs of a join whose rows are not stored but recomputed, each with the name its state would have."""
     if isinstance(node, PhysicalJoin):
         sides = ("left", node.left, node.left_input), ("right", node.right, node.right_input)
         yield from ((name, below) for name, below, chosen in sides if chosen.remade and isinstance(below, PhysicalJoin))
 
 
 def clock(node: PhysicalOperator) -> Clock | None:
-    """The time that an operator goes by where time alone moves rows; None where it only is that of the batch."""
+    """Return the clock of an operator whose rows change as time alone passes; None if it only uses the batch's time."""
     if isinstance(node, PhysicalTemporalFilter):
         return node.clock
     if isinstance(node, PhysicalNormalize) and node.takes_back:
@@ -58,7 +58,7 @@ def clock(node: PhysicalOperator) -> Clock | None:
 
 
 def walk(plan: PhysicalSink | PhysicalNode) -> Iterator[PhysicalNode]:
-    """The nodes of a plan, inputs first, left before right."""
+    """Yield the nodes of a plan, inputs first, left before right."""
     for below in inputs(plan):
         yield from walk(below)
     if not isinstance(plan, PhysicalSink):

@@ -1,7 +1,7 @@
-"""What the executors of a cluster must have: the interpreter and the libraries that the driver has.
+"""Checks that a cluster's executors have the driver's interpreter and libraries.
 
-The code of this package is shipped to them, what it is built on is not. A library of another version may read what was
-sent otherwise than it was meant, and one that is missing shows in the middle of a batch, by a traceback.
+The code of this package is shipped to executors, but its dependencies are not. A library of another version may misread
+data, and a missing library causes a traceback in the middle of a batch.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _POLL_SECONDS = 0.2
 _LOOK_SECONDS = 1.0
 _TOLD_SECONDS = 10.0
 _TOO_MANY_LOST = 11
-"""With which Spark ends the driver's JVM where executors of Kubernetes fail again and again."""
+"""The exit code of the driver's JVM after executors on Kubernetes have failed repeatedly."""
 
 _MAYBE = "has the cluster cores and memory left for this job?"
 _CRASHED = (
     " Or do executors end as soon as they start? Then their standard error, in the work folders of the workers, "
     "says why"
 )
-"""A standalone master starts them again for ever, and tells the driver nothing of it."""
+"""A standalone master restarts them indefinitely, and does not report this to the driver."""
 
 log = logging.getLogger("rowkind")
 
 Environment = tuple[str, tuple[tuple[str, str], ...]]
-"""A machine's name, and versions by what they are of."""
+"""A machine's name, and the version of each component by its name."""
 
 
 def check(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
-    """Wait until there is an executor, and compare with the driver what runs there.
+    """Wait until there is an executor, and compare its environment with the driver's.
 
-    Who is `asked_to_stop` does not wait. Raises UnfitExecutorsError or CrashedExecutorsError.
+    The wait ends early if `asked_to_stop` returns true. Raises UnfitExecutorsError or CrashedExecutorsError.
     """
     _await(spark, asked_to_stop)
     if asked_to_stop():
@@ -65,7 +65,7 @@ def check(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
 
 
 def environment(_: object = None) -> Environment:
-    """What there is in this process."""
+    """Return the versions in this process."""
     versions = {"Python": ".".join(platform.python_version_tuple()[:2])}
     for name in _LIBRARIES:
         try:
@@ -73,7 +73,7 @@ def environment(_: object = None) -> Environment:
         except metadata.PackageNotFoundError:
             versions[name] = _MISSING
     try:
-        from confluent_kafka import libversion  # noqa: PLC0415 - it may be missing, which is told
+        from confluent_kafka import libversion  # noqa: PLC0415 - it may be missing, which is reported
     except ImportError:
         versions["librdkafka"] = _MISSING
     else:
@@ -82,8 +82,8 @@ def environment(_: object = None) -> Environment:
 
 
 def _await(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
-    """Until one has registered; says that it waits, and for what. Raises CrashedExecutorsError if all of them fail."""
-    context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - no other way tells of executors
+    """Wait until an executor has registered, and log the reason. Raises CrashedExecutorsError if all of them fail."""
+    context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - there is no other way to ask about executors
     master = str(spark.sparkContext.master)
     pods = kubernetes.is_kubernetes(master)
     began = looked = time.monotonic()
@@ -92,7 +92,7 @@ def _await(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
         # The driver is one of them.
         while context.getExecutorMemoryStatus().size() < 2 and not asked_to_stop():
             now = time.monotonic()
-            # A pod that has failed is gone soon, and why it did is known no more.
+            # A failed pod disappears soon, and its reason with it.
             if pods and now - looked > _LOOK_SECONDS:
                 why, looked = kubernetes.ails(spark) or why, now
             words = why or (_MAYBE if pods else _MAYBE + _CRASHED)

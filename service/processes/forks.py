@@ -1,16 +1,16 @@
 """Python processes for Spark, forked from one that has everything loaded.
 
-Spark starts a process for each kind of thing that it wants of Python: workers for tasks, what a source is and offers,
-how it is to be read, what state there is. Each would import the same, for a second of CPU. So Spark is told that Python
-is a small program, which has the process here fork, passes on its input, output and environment, and ends as the child
-ends. Where nobody answers it becomes Python itself (`service.spark.stand_in`).
+Spark starts a Python process for each purpose: workers for tasks, the properties of a source, its offers, its read
+plan, the state variables. Each process would repeat the same imports, for a second of CPU. So Spark gets a small
+program as its Python. That program has this process fork, passes on its input, output and environment, and ends as the
+child ends. If no process answers, it becomes Python itself (`service.spark.stand_in`).
 
     main ──forks──▶ forks ◀──what to run── stand_in ◀──starts── JVM
                       └──fork──▶ pyspark.daemon, worker_daemon, python_streaming_source_runner, …
 
-Our own process needs most of it itself. Where it has one thread yet, it loads all of it and forks the one here, so that
-all is loaded once. Elsewhere, as in a session of somebody's, this is a program of its own. It ends when who started it
-has ended, and all that was forked.
+The main process needs most of these modules itself. While it has only one thread, it loads them all and forks this
+process, so that everything is loaded once. Otherwise, as in a session of the caller's own, this module runs as a
+separate program. It ends when its parent and all forked processes have ended.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _SIZE, _STANDARD, _MOST_FILES = 8, 3, 1024
 
 @dataclass
 class Forked:
-    """What forks, as a child of this process; like a `subprocess.Popen`."""
+    """The forking process as a child of this process, with the interface of `subprocess.Popen`."""
 
     pid: int
     stdin: IO[bytes]
 
     def wait(self, timeout: float) -> int:
-        """Its exit code, once it has ended. Raises subprocess.TimeoutExpired after so many seconds."""
+        """Wait for the exit code. Raises subprocess.TimeoutExpired after `timeout` seconds."""
         ended = os.pidfd_open(self.pid)
         try:
             if not select.select([ended], [], [], timeout)[0]:
@@ -67,15 +67,16 @@ class Forked:
             os.close(ended)
 
     def kill(self) -> None:
-        """End it."""
+        """Kill it."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
 
 def fork(address: str, output: int) -> Forked | None:
-    """Have a child of this process serve at the socket `address`, and write to the descriptor `output`.
+    """Fork a child that serves at the socket `address`, and writes to the descriptor `output`.
 
-    All is loaded here first. There is none where this process has several threads, or nobody waits for it any more.
+    All modules are loaded here first. Returns None if this process has several threads, or if the socket's folder is
+    gone.
     """
     if threads() != 1:
         return None
@@ -102,7 +103,7 @@ def fork(address: str, output: int) -> Forked | None:
         os.setpgid(0, 0)
         for number, descriptor in enumerate((source, output, output)):
             os.dup2(descriptor, number)
-        # Above all the other ends of pipes, which say that our process has ended.
+        # This closes above all the other ends of pipes, whose closing signals that the main process has ended.
         os.closerange(_STANDARD, listener.fileno())
         os.closerange(listener.fileno() + 1, _MOST_FILES)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -110,19 +111,19 @@ def fork(address: str, output: int) -> Forked | None:
         _look_like("-m", __name__)
         _serve(listener)
         code = 0
-    except BaseException:  # noqa: BLE001 - nothing of our process is to go on in the child
+    except BaseException:  # noqa: BLE001 - nothing of the main process may continue in the child
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
 def main(address: str) -> None:
-    """Load, and fork what is asked for at the socket `address`, until standard input is closed."""
+    """Load all modules, and fork on request at the socket `address` until standard input is closed."""
     os.environ |= ONE_THREAD
     try:
         listener = _listening(address)
     except OSError:
-        # The JVM has ended already, and its folder is gone with it.
+        # The JVM has already ended, and its folder is gone.
         return
     _load()
     if threads() == 1:
@@ -135,7 +136,7 @@ def _load() -> None:
 
 
 def _listening(address: str) -> socket.socket:
-    """A socket at which who comes waits until somebody serves. Raises OSError where its folder is gone."""
+    """Return a socket at which clients wait until they are served. Raises OSError if its folder is gone."""
     with ExitStack() as failed:
         listener = failed.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(address)
@@ -145,7 +146,7 @@ def _listening(address: str) -> socket.socket:
 
 
 def _serve(listener: socket.socket) -> None:
-    # As for all that Spark starts: what a batch needs is there until the batch is finished.
+    # As for every process that Spark starts: a batch's processes must run until the batch is finished.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
@@ -181,7 +182,7 @@ def _serve(listener: socket.socket) -> None:
 
 
 def _forked(line: socket.socket) -> int | None:
-    """The child that runs what is asked for; None if nobody asks any more."""
+    """Fork the child that was requested, and return its process id; None if the request was dropped."""
     descriptors = array.array("i")
     try:
         size, told, _, _ = line.recvmsg(_SIZE, socket.CMSG_SPACE(_STANDARD * descriptors.itemsize))
@@ -203,7 +204,7 @@ def _forked(line: socket.socket) -> int | None:
 
 
 def _become(asked: bytes, descriptors: list[int]) -> NoReturn:
-    """Run the module that was asked for, in this process."""
+    """Run the requested module in this process."""
     code = 1
     try:
         for number, descriptor in enumerate(descriptors):
@@ -215,7 +216,7 @@ def _become(asked: bytes, descriptors: list[int]) -> NoReturn:
         for pair in environment.split(b"\0"):
             name, _, value = pair.partition(b"=")
             os.environb[name] = value
-        # Our process has looked for the folder of its own already.
+        # The parent has already chosen its own temporary folder.
         tempfile.tempdir = None
         option, module, *arguments = map(os.fsdecode, words.split(b"\0"))
         assert option == "-m", f"Spark runs modules, and not {words!r}"
@@ -223,13 +224,13 @@ def _become(asked: bytes, descriptors: list[int]) -> NoReturn:
         sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
         sys.argv = [module, *arguments]
         random.seed()
-        # It is loaded before it is run.
+        # The module is loaded before it is run.
         warnings.filterwarnings("ignore", "'.*' found in sys.modules", RuntimeWarning)
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:  # noqa: BLE001 - as where Python itself runs it
+    except BaseException:  # noqa: BLE001 - as Python itself does at the top level
         traceback.print_exc()
     finally:
         with suppress(OSError, ValueError):
@@ -238,7 +239,7 @@ def _become(asked: bytes, descriptors: list[int]) -> NoReturn:
 
 
 def _look_like(*arguments: str) -> None:
-    """Look like Python with these arguments to who lists the machine's processes, as far as there is room for them."""
+    """Show Python with these arguments as the process's command line, as far as there is room."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begins, ends = int(fields[45]), int(fields[46])
     if begins:

@@ -1,7 +1,7 @@
-"""The Python that a local session of somebody's own has for its workers, which need not be the one that runs here.
+"""Checks the Python of the workers in the caller's own local session, which may differ from the one that runs here.
 
-PySpark takes PYSPARK_PYTHON or, without it, the `python3` of the path: in a notebook, or wherever a virtual
-environment is used without being activated, that is another one.
+PySpark uses PYSPARK_PYTHON or, if unset, the `python3` on the path. In a notebook, or with a virtual environment that
+is not activated, that is a different Python.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_SECONDS = 60.0
 
 
 def check(program: str) -> None:
-    """Raise SparkStartError unless the Python of this name has what this process has."""
+    """Raise SparkStartError unless the Python of this name has the same versions as this process."""
     path = shutil.which(program)
     if path is not None and _is_this(path):
         return
@@ -34,19 +34,19 @@ def check(program: str) -> None:
 
 
 def versions() -> list[tuple[str, str]]:
-    """Of what the workers and this process must have in common, by name."""
+    """Return the versions that workers must have in common with this process, by name."""
     _, libraries = environment()
     return [("rowkind", version()), *libraries]
 
 
 def _is_this(path: str) -> bool:
-    # The programs of all virtual environments may lead to one file, so that is not enough.
+    # The programs of all virtual environments may be links to one file, so the folder must be the same too.
     own = Path(sys.executable)
     return Path(path).parent == own.parent and own.samefile(path)
 
 
 def _trouble(path: str) -> str:
-    """What a Python lacks or has otherwise than this one, empty where nothing is."""
+    """Return how a Python differs from this one; empty if it does not."""
     try:
         asked = subprocess.run(  # noqa: S603 - what Spark is about to run
             [path, "-c", _TELLS], capture_output=True, text=True, timeout=_MOST_SECONDS, check=False

@@ -1,9 +1,9 @@
-"""pyspark's daemon, which forks the workers of tasks with what they need loaded (or `processes.forks` does).
+"""pyspark's daemon for the workers of tasks, with their modules preloaded (unless `processes.forks` provides them).
 
-A worker then starts in a tenth of a second instead of one, and shares with the others what never changes. None of them,
-nor the writers that are forked from here too, hears SIGTERM: they end when Spark or their workers do. A process may
-be forked while it has one thread only, and numpy and Arrow start some as they are loaded unless they are told
-otherwise. Where they do all the same, pyspark's daemon takes its place, whose workers load everything themselves.
+A worker then starts in a tenth of a second instead of one, and shares unchanged memory with other workers. The workers,
+and the producer processes that are also forked here, ignore SIGTERM: they end when Spark or their workers end. A
+process may fork only while it has one thread, and numpy and Arrow start threads on import unless told otherwise. If
+they do so anyway, pyspark's own daemon runs instead, and its workers load everything themselves.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from socket import socket
 from typing import Any
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""The environment in which libraries start no threads as they are loaded."""
+"""Environment variables that keep libraries from starting threads on import."""
 
-# pyspark's worker itself asks for pandas.
+# pyspark's worker itself imports pandas.
 LOADED = (
     "pandas",
     "pyspark.worker",
@@ -35,7 +35,7 @@ LOADED = (
 
 
 def main() -> None:
-    """Load, and serve until Spark closes standard input."""
+    """Load the modules, and serve until Spark closes standard input."""
     os.environ |= ONE_THREAD
     # Blocked and not ignored, because pyspark's daemon installs handlers for itself and for its workers.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -46,7 +46,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     producer_process = import_module("rowkind.service.kafka.producer_process")
-    # Should it be refused its socket, the first task that writes says so.
+    # If its socket is refused, the first task that writes reports it.
     with suppress(producer_process.WriterLostError):
         producer_process.fork_on_demand()
     daemon: Any = import_module("pyspark.daemon")
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _ending_quietly(work: Callable[[socket, bool], int]) -> Callable[[socket, bool], int]:
-    """Pyspark's worker, to which a lost connection to Spark is an end like any other."""
+    """Return pyspark's worker function, for which a lost connection to Spark is a normal end."""
 
     def worker(connection: socket, authenticated: bool) -> int:
         try:
@@ -67,7 +67,7 @@ def _ending_quietly(work: Callable[[socket, bool], int]) -> Callable[[socket, bo
 
 
 def threads() -> int:
-    """How many threads this process has; 0 where there is no telling."""
+    """Return the number of threads of this process; 0 if it is unknown."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.is_dir() else 0
 

@@ -1,1 +1,1 @@
-"""Functions of the job's own, in Python: where their code is, how it comes to a worker, and how it is called."""
+"""A job's Python functions: where their code is, how it reaches the workers, and how it is called."""

@@ -1,14 +1,15 @@
-"""An aggregate function in Python: a class with `create`, `add`, `result`, and `retract` and `merge` where needed.
+"""Aggregate functions in Python: a class with `create`, `add`, `result`, and if needed `retract` and `merge`.
 
     class Spread:
         def create(self):                 return {"n": 0}                 the state of a group without rows
-        def add(self, state, x):          state["n"] += len(x)            an Arrow array per argument: rows that came
-        def retract(self, state, x):      state["n"] -= len(x)            and rows that went
-        def merge(self, state, other):    state["n"] += other["n"]        of two tasks that each saw some of the rows
+        def add(self, state, x):          state["n"] += len(x)            one Arrow array per argument: inserted rows
+        def retract(self, state, x):      state["n"] -= len(x)            one Arrow array per argument: retracted rows
+        def merge(self, state, other):    state["n"] += other["n"]        combine the states of two tasks
         def result(self, state):          return state["n"]
 
-A state is a dict with the fields that the job calls `accumulator`, and the `views` that it declares under their names.
-A method changes it or returns another one. It is called for each group with all of the batch's rows of that group.
+A state is a dict with the fields of the job's `accumulator`, and with the declared `views` under their names. A method
+either changes the state in place or returns a new one. It is called once per group, with all of the batch's rows of
+that group.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ _BIGINT = Type.of("BIGINT NOT NULL")
 
 @dataclass(frozen=True)
 class PythonAggregate:
-    """The function as the operator calls it: `operators.aggregate.group_function.GroupFunction`."""
+    """A Python aggregate as the operator calls it; implements `operators.aggregate.group_function.GroupFunction`."""
 
     function: PythonFunction
 
     @property
     def views(self) -> Sequence[Elements]:
-        """How its views are written."""
+        """The codecs of the function's views."""
         return tuple(map(Elements, self.function.views))
 
     def create(self) -> dict[str, Any]:
-        """The state of a group without rows."""
+        """Return the state of a group without rows."""
         state = self._called("create") or {}
         return {**state, **{view.counter: 0 for view in self.function.views if view.kind == "list"}}
 
     def load(self, packed: pa.BinaryArray) -> list[dict[str, Any]]:
-        """States from their bytes."""
+        """Decode states."""
         rows = codec.read(self._record, packed)
         columns = [to_python(rows.column(name)) for name in self._record.names]
         if not columns:
@@ -60,7 +61,7 @@ class PythonAggregate:
         return [dict(zip(self._record.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def save(self, states: Sequence[dict[str, Any]]) -> pa.BinaryArray:
-        """Their bytes. Raises ValueError for what is missing, FunctionError for what is of another type."""
+        """Encode states. Raises ValueError for a missing field or value, FunctionError for a value of another type."""
         columns = {}
         for each in self._record.fields:
             try:
@@ -75,24 +76,24 @@ class PythonAggregate:
         return codec.encode(self._record, columns, len(states))
 
     def add(self, state: dict[str, Any], rows: pa.StructArray, views: Views) -> dict[str, Any]:
-        """The state with the arguments of these rows added."""
+        """Return the state after these rows were inserted."""
         return self._changed("add", state, views, rows.flatten())
 
     def retract(self, state: dict[str, Any], rows: pa.StructArray, views: Views) -> dict[str, Any]:
-        """The state without them."""
+        """Return the state after these rows were retracted."""
         return self._changed("retract", state, views, rows.flatten())
 
     def merge(self, state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        """The state of the rows of two states."""
+        """Combine two states of the same group."""
         merged: dict[str, Any] | None = self._called("merge", state, other)
         return state if merged is None else merged
 
     def result(self, state: dict[str, Any], views: Views) -> Any:
-        """The result of a group."""
+        """Return the result of a group."""
         return self._called("result", self._whole(state, views))
 
     def pack(self, results: Sequence[Any]) -> pa.BinaryArray:
-        """Results as bytes, any of which may be None. Raises FunctionError for what is none."""
+        """Encode results, which may be None. Raises FunctionError for a value of another type."""
         of = self.function
         try:
             column = exact_values(results, of.result.arrow)
@@ -101,7 +102,7 @@ class PythonAggregate:
         return codec.encode(self._results, {"result": column}, len(results))
 
     def unpack(self, packed: pa.BinaryArray) -> pa.Array:
-        """And back."""
+        """Decode results."""
         return codec.read(self._results, packed).column("result")
 
     def _changed(self, method: str, state: dict[str, Any], views: Views, columns: list[pa.Array]) -> dict[str, Any]:
@@ -112,7 +113,7 @@ class PythonAggregate:
         return {name: found[name] for name in self._record.names if name in found}
 
     def _whole(self, state: dict[str, Any], views: Views) -> dict[str, Any]:
-        """A state with its views; a list counts in the very state that is handed on."""
+        """Return a state with its views. A list view updates its counter in the returned dict."""
         whole = dict(state)
         for number, view in enumerate(self.views):
             store = _Loose() if views.of is None else _Kept(views, number)
@@ -139,7 +140,7 @@ class PythonAggregate:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A view in the state of a group."""
+    """A view that is stored in the state of a group."""
 
     views: Views
     number: int
@@ -168,7 +169,7 @@ class _Kept:
 
 @dataclass
 class _Loose:
-    """A view of nothing, where a row is tried by itself."""
+    """An empty view that is not stored, for trying a single row."""
 
     values: dict[Any, Any] = field(default_factory=dict)
 

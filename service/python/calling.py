@@ -1,4 +1,4 @@
-"""How a function of the job's is called: what it is given, and what is made sure of what it gives."""
+"""Call a job's Python function: prepare its arguments and check its result."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rowkind.service.python.function import PythonFunction
 
 
 class Caller:
-    """Calls a function for the columns of some rows, and holds what it gives against what the job says.
+    """Calls a function for the columns of some rows, and checks its result against the job's declaration.
 
-    What is wrong with the function, rather than with a row, is kept as `fatal.error` of the thread, because DuckDB
-    hands on no more of an exception than its text.
+    An error of the function, as opposed to an error of a row, is stored in the thread's `fatal.error`, because DuckDB
+    passes on only the text of an exception.
     """
 
     fatal = threading.local()
@@ -29,7 +29,7 @@ class Caller:
         self._call = function.loaded()
 
     def __call__(self, *columns: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """The values for these columns. Raises ValueError with one line."""
+        """Return the values for these columns. Raises ValueError with a one-line message."""
         of = self._function
         given = [one_array(each).cast(type_.arrow) for each, type_ in zip(columns, of.arguments, strict=True)]
         length = len(given[0])
@@ -58,7 +58,10 @@ class Caller:
 
 
 def checked(found: Any, wanted: Type, length: int) -> pa.Array:
-    """What a function gave, as `length` values of a type. Raises MisfitError, ValueError for a NULL that is none."""
+    """Convert a function's result to `length` values of a type.
+
+    Raises MisfitError if it does not match the type or the length, and ValueError for a NULL that is not allowed.
+    """
     try:
         column = exact_cast(_column(found, wanted), wanted.arrow)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -72,7 +75,7 @@ def checked(found: Any, wanted: Type, length: int) -> pa.Array:
 
 
 def _column(found: Any, wanted: Type) -> pa.Array:
-    """What a function gave as Arrow has it. What has a type of its own keeps it here."""
+    """Convert a function's result to an Arrow array. A typed result, such as a NumPy array, keeps its type."""
     if isinstance(found, pa.Array | pa.ChunkedArray):
         return one_array(found)
     if isinstance(found, str | bytes | Mapping):
@@ -83,5 +86,5 @@ def _column(found: Any, wanted: Type) -> pa.Array:
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
+    """Return a column as one contiguous array."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,7 +1,8 @@
-"""The code of a job's functions: a folder or a wheel beside the job file, and how a process comes by it.
+"""The code of a job's Python functions, a folder or a wheel next to the job file, and how processes import it.
 
-Where the job runs on one machine everybody imports it from where it is. To the machines of a cluster it is shipped as
-an archive with the digest of its content in its name, which Python imports from; that goes first wherever it is.
+If the job runs on one machine, every process imports the code from its place. To the machines of a cluster the code is
+shipped as an archive with the digest of its content in its name. Python imports directly from the archive, which takes
+precedence if it exists.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _LEFT_OUT = ("__pycache__",)
 
 @dataclass(frozen=True)
 class Code:
-    """Where the code lies on the machine of the driver, and the digest of all that is there."""
+    """The path of the code on the driver's machine, and the digest of its content."""
 
     path: str
     digest: str
 
     @classmethod
     def at(cls, path: Path) -> Code:
-        """The code in a folder or a wheel. Raises FunctionError if there is none."""
+        """Return the code in a folder or a wheel. Raises FunctionError if there is none."""
         if not path.exists():
             raise FunctionError(f"there is no folder or wheel {path}")
         if path.is_file() and path.suffix != ".whl":
@@ -42,7 +43,7 @@ class Code:
 
     @property
     def archive(self) -> str:
-        """What the shipped archive is called."""
+        """The name of the shipped archive."""
         return f"functions-{self.digest}.zip"
 
     def pack(self, target: Path) -> None:
@@ -56,11 +57,11 @@ class Code:
                 archive.write(file, name)
 
     def load(self, module: str, attribute: str) -> Any:
-        """What a module has under a name. Raises FunctionError."""
+        """Import a module and return its attribute. Raises FunctionError."""
         place = self.place
         _make_way(place, self.digest)
-        # Bytecode knows its source by size and second: written now, it would also stand for what the second has yet to
-        # bring, and it is nobody's business to write into the folder.
+        # Do not write bytecode. Python recognises outdated bytecode by the source's size and modification time in
+        # seconds, so a later change in the same second would be missed. Also, the folder is the user's.
         writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             found = importlib.import_module(module)
@@ -77,14 +78,14 @@ class Code:
 
     @property
     def place(self) -> str:
-        """Where this process imports it from."""
+        """The path from which this process imports the code: the shipped archive if it exists, else the original."""
         shipped = [*(entry for entry in sys.path if entry.endswith(self.archive)), str(Path.cwd() / self.archive)]
         return next((each for each in shipped if Path(each).exists()), self.path)
 
 
 def describe(error: BaseException, place: str) -> str:
-    """What went wrong, in one line, with the last line of the code at `place` on the way there."""
-    import linecache  # noqa: PLC0415 -- only who fails needs it
+    """Describe an error in one line, with the last line of the code at `place` in its traceback."""
+    import linecache  # noqa: PLC0415 -- only needed after an error
     import traceback  # noqa: PLC0415 -- as above
 
     text = " ".join(str(error).split())
@@ -108,12 +109,12 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_in(file: str, place: str) -> bool:
-    """Whether a module's file lies in a folder or an archive, each perhaps seen from where the process is."""
+    """Whether a module's file is in a folder or an archive. Both paths may be relative to the current folder."""
     return bool(file) and Path(file).resolve().is_relative_to(Path(place).resolve())
 
 
 _loaded: dict[str, str] = {}
-"""The digest of the code that this process imports from a place."""
+"""The digest of the code that this process imports, by its path."""
 
 
 def _make_way(place: str, digest: str) -> None:

@@ -1,6 +1,6 @@
-"""What can be wrong with a function of the job's own.
+"""Errors of a job's Python functions.
 
-FunctionError: it cannot be loaded, or does not give what the job says; no row is to blame.
+FunctionError: the function cannot be loaded, or does not return what the job declares. The cause is not a row.
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ from rowkind.errors import REFUSED, RowkindError
 
 
 class FunctionError(RowkindError):
-    """A function in Python that is not what the job says of it. Mend the function, or the entry of `functions`."""
+    """A Python function does not match its declaration in the job. Fix the function, or its entry in `functions`."""
 
     exit_code = REFUSED

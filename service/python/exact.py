@@ -1,7 +1,7 @@
-"""What a function gives, as a column of the type that the job says: every value as it is, or an error.
+"""Convert a function's result to a column of the declared type, exactly or with an error.
 
-Arrow takes 1.5 for an INT by cutting it off, and a time of day for a DATE, and a field that a STRUCT does not have. So
-what comes of a list is compared with what was given. A FLOAT or DOUBLE takes any number that is not too large for it.
+Arrow truncates 1.5 to an INT, drops the time of day of a DATE, and drops fields that a STRUCT does not have. So values
+converted from a list are compared with the original ones. A FLOAT or DOUBLE accepts any number that is not too large.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rowkind.avro.python_values import from_python, to_python
 
 
 class MisfitError(ValueError):
-    """What a function gave is not what the job says that it gives, whatever the rows are."""
+    """A function's result does not match its declared type. The cause is the function, not a row."""
 
 
 def exact_values(given: Sequence[Any], wanted: pa.DataType) -> pa.Array:
-    """Values of Python, NumPy or Arrow as a column. Raises MisfitError for one that the type does not have."""
+    """Convert Python, NumPy or Arrow values to a column. Raises MisfitError for a value that the type cannot hold."""
     values = [to_python(pa.array([each]))[0] if isinstance(each, pa.Scalar) else each for each in given]
     try:
         found = from_python(values, wanted)
@@ -46,7 +46,7 @@ _EXACT: Mapping[pa.DataType, frozenset[type]] = {
     pa.string(): frozenset({str, _NONE}),
     pa.binary(): frozenset({bytes, _NONE}),
 }
-"""Python's types whose values Arrow takes as they are, or refuses."""
+"""The Python types whose values Arrow either converts exactly or refuses."""
 
 
 def _same(given: Any, kept: Any, type_: pa.DataType) -> bool:
@@ -69,13 +69,13 @@ def _same(given: Any, kept: Any, type_: pa.DataType) -> bool:
     if types.is_date(type_) and isinstance(given, datetime):
         return given.time() == time() and given.date() == kept
     if types.is_temporal(type_) and isinstance(given, int | np.integer):
-        # In units of the type.
+        # An integer counts units of the type.
         return True
     return bool(given == kept)
 
 
 def exact_cast(found: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A column in another type of its kind. Raises MisfitError for a value that the type does not have."""
+    """Cast a column to another type of its kind. Raises MisfitError for a value that the type cannot hold."""
     if found.type == wanted:
         return found
     if not _fits(found.type, wanted):
@@ -95,7 +95,7 @@ def _too_large(found: pa.Array, cast: pa.Array) -> pa.Array:
 
 
 def _rounds(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast makes decimals of doubles somewhere inside, which Arrow rounds."""
+    """Whether a cast converts floating-point numbers to decimals, also in nested values. Arrow rounds these."""
     if types.is_nested(found) and types.is_nested(wanted) and found.num_fields == wanted.num_fields:
         return any(_rounds(found.field(n).type, wanted.field(n).type) for n in range(found.num_fields))
     return bool(types.is_floating(found) and types.is_decimal(wanted))
@@ -115,7 +115,7 @@ _KINDS: tuple[tuple[Callable[[pa.DataType], bool], ...], ...] = (
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type may stand for those of the other, where they can be cast."""
+    """Whether two types are of the same kind, so that values of `found` that can be cast to `wanted` are accepted."""
     if types.is_null(found):
         return True
     if types.is_dictionary(found):

@@ -1,4 +1,4 @@
-"""A function over Arrow arrays, as the job says that it is."""
+"""A Python function over Arrow arrays, as the job declares it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FunctionKind = Literal["scalar", "table", "aggregate"]
 
 @dataclass(frozen=True)
 class ViewType:
-    """A view that an aggregate declares: what its keys are and, but for a set, its values."""
+    """A view that an aggregate declares, with the types of its keys and values; a set has no values."""
 
     name: str
     kind: ViewKind
@@ -29,18 +29,20 @@ class ViewType:
 
     @property
     def counter(self) -> str:
-        """The field of a state that has the number of the next element of a list."""
+        """The name of the state field with the number of a list's next element."""
         return f"#{self.name}"
 
 
 @dataclass(frozen=True)
 class PythonFunction:
-    """A function of the job's, `name` in SQL, which gives one value per row, or as a table function an array of rows.
+    """A function of the job, called `name` in SQL. It returns one value per row, or an array of rows (table function).
 
-    `arguments` are cast to their types. Unless it is `called_on_null` it sees only rows without a NULL among them, and
-    the result is NULL for others. `version` stands for its code in a checkpoint: that of the job, or the code's digest.
-    `parameters` and `gives` are the types as DuckDB calls them. An aggregate is a class: `accumulator` are the fields
-    of its state, `views` what it keeps beside; it `retracts` and `merges` if it has methods for that.
+    - `arguments`: the types to which arguments are cast.
+    - `called_on_null`: if False, the function is called only for rows without a NULL argument; other results are NULL.
+    - `version`: identifies the code in a checkpoint: the version in the job, or else the code's digest.
+    - `parameters`, `gives`: the argument and result types in DuckDB's syntax.
+    - `accumulator`, `views`: for an aggregate, which is a class: the fields of its state, and its views.
+    - `retracts`, `merges`: whether an aggregate has the methods `retract` and `merge`.
     """
 
     name: str
@@ -62,13 +64,13 @@ class PythonFunction:
 
     @property
     def identity(self) -> str:
-        """What it is called in DuckDB: another function, another name."""
+        """The name in DuckDB, which differs for every different function."""
         said = (self.module, self.attribute, self.arguments, self.result, self.deterministic, self.called_on_null)
         kept = f" {self.accumulator} {self.views}" if self.kind == "aggregate" else ""
         return "python_" + hashlib.sha256(f"{said} {self.version}{kept}".encode()).hexdigest()[:16]
 
     def loaded(self) -> Callable[..., Any]:
-        """The function itself. Raises FunctionError."""
+        """Load the function. Raises FunctionError."""
         try:
             found = self.code.load(self.module, self.attribute)
         except FunctionError as error:
@@ -82,5 +84,5 @@ class PythonFunction:
 
 
 def called(function: str | PythonFunction) -> str:
-    """What stands for an aggregate function where two are compared."""
+    """Return a text that identifies an aggregate function, for comparing two."""
     return f"{function.name} {function.identity}" if isinstance(function, PythonFunction) else function

@@ -1,7 +1,7 @@
-"""Views as a function sees them: a map, a set and a list that look like Python's own, and lie in the state.
+"""Views as a Python function sees them: a map, a set and a list like Python's own, whose elements are in the state.
 
-Each element is read when it is asked for and written when the batch is over. `fetch` reads several at once, which is
-faster than one after the other; iterating and `len` read the whole view of the group.
+An element is read when it is accessed, and written at the end of the batch. `fetch` reads several elements at once,
+which is faster than one at a time. Iterating and `len` read the whole view of the group.
 """
 
 from __future__ import annotations
@@ -23,49 +23,49 @@ from rowkind.service.python.function import ViewType
 
 
 class Store(Protocol):
-    """What keeps the elements of one view in one group."""
+    """Stores the elements of one view of one group."""
 
     def read(self, keys: Sequence[Any]) -> list[Any]:
-        """The values under these keys, None where there is nothing."""
+        """Return the values of these keys, None for a missing one."""
 
     def all(self) -> dict[Any, Any]:
-        """Everything, in the order of the keys."""
+        """Return all elements in the order of their keys."""
 
     def write(self, key: Any, value: Any) -> None:
-        """Put a value under a key."""
+        """Set the value of a key."""
 
     def remove(self, key: Any) -> None:
-        """Take what is under a key away."""
+        """Remove a key and its value."""
 
 
 @dataclass(frozen=True)
 class Elements:
-    """How the elements of a view are written: `operators.aggregate.group_views.ViewCodec`."""
+    """The codec of a view's elements; implements `operators.aggregate.group_views.ViewCodec`."""
 
     of: ViewType
 
     def keys(self, keys: Sequence[Any]) -> pa.BinaryArray:
-        """Bytes that are equal where keys are. Raises ValueError for what is no key."""
+        """Encode keys to bytes that are equal if the keys are equal. Raises ValueError for an invalid key."""
         if any(key != key for key in keys):  # noqa: PLR0124 -- NaN is
             raise ValueError(f"NaN cannot be a key of the view {self.of.name}")
         return comparable(self._array(keys, self.of.key))
 
     def pack(self, keys: Sequence[Any], values: Sequence[Any]) -> pa.BinaryArray:
-        """An entry each. Raises ValueError for what is no value."""
+        """Encode each key and value to an entry. Raises ValueError for an invalid value."""
         columns = {"key": self._array(keys, self.of.key)}
         if self.of.value is not None:
             columns["value"] = self._array(values, self.of.value)
         return codec.encode(self._record, columns)
 
     def unpack(self, entries: pa.BinaryArray) -> list[tuple[Any, Any]]:
-        """The key and the value of each entry."""
+        """Decode each entry to its key and value."""
         rows = codec.read(self._record, entries)
         keys = to_python(rows.column("key"))
         values = [True] * len(keys) if self.of.value is None else to_python(rows.column("value"))
         return list(zip(keys, values, strict=True))
 
     def opened(self, store: Store, state: dict[str, Any]) -> MapView | SetView | ListView:
-        """The view over its elements; a list counts in the state."""
+        """Return the view over its stored elements. A list keeps its counter in the state."""
         match self.of.kind:
             case "map":
                 return MapView(store)
@@ -90,13 +90,13 @@ class Elements:
 
 
 class MapView(MutableMapping[Any, Any]):
-    """A map; None cannot be a key, nor a value."""
+    """A map view. Neither keys nor values can be None."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def fetch(self, keys: Iterable[Any]) -> None:
-        """Read what is under these keys, all at once."""
+        """Read the values of these keys at once."""
         self._store.read(list(keys))
 
     def __getitem__(self, key: Any) -> Any:
@@ -121,21 +121,21 @@ class MapView(MutableMapping[Any, Any]):
 
 
 class SetView(MutableSet[Any]):
-    """A set; None cannot be in it."""
+    """A set view. It cannot contain None."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def fetch(self, keys: Iterable[Any]) -> None:
-        """Read whether these are in it, all at once."""
+        """Read at once whether these values are in the set."""
         self._store.read(list(keys))
 
     def add(self, value: Any) -> None:
-        """Put a value in."""
+        """Add a value."""
         self._store.write(value, True)
 
     def discard(self, value: Any) -> None:
-        """Take a value out, if it is in."""
+        """Remove a value if it is in the set."""
         if value in self:
             self._store.remove(value)
 
@@ -150,7 +150,7 @@ class SetView(MutableSet[Any]):
 
 
 class ListView:
-    """A list in the order in which its elements came; None cannot be one."""
+    """A list view, in the order in which elements were appended. It cannot contain None."""
 
     def __init__(self, store: Store, state: dict[str, Any], counter: str) -> None:
         self._store = store
@@ -158,17 +158,17 @@ class ListView:
         self._counter = counter
 
     def append(self, value: Any) -> None:
-        """Put a value at the end."""
+        """Append a value."""
         self._store.write(self._state[self._counter], value)
         self._state[self._counter] += 1
 
     def extend(self, values: Iterable[Any]) -> None:
-        """Put values at the end."""
+        """Append several values."""
         for value in values:
             self.append(value)
 
     def remove(self, value: Any) -> None:
-        """Take out the first element that is equal. Raises ValueError if there is none."""
+        """Remove the first equal element. Raises ValueError if there is none."""
         for number, other in self._store.all().items():
             if other == value:
                 self._store.remove(number)
@@ -176,7 +176,7 @@ class ListView:
         raise ValueError(f"{value!r} is not in the list")
 
     def clear(self) -> None:
-        """Take all out."""
+        """Remove all elements."""
         for number in self._store.all():
             self._store.remove(number)
 

@@ -1,29 +1,31 @@
 """Errors of a running job.
 
     RunError
-    ├── StartError                 something that the process needs from its machine is not there
-    ├── JobsError                  there is no job to run, or two that cannot be in one service
+    ├── StartError                 the machine lacks something that the process needs
+    ├── JobsError                  there is no job to run, or two that cannot share a service
     ├── CheckpointMismatchError    the checkpoint belongs to another plan
-    ├── ParallelismError           state lies in another number of partitions
+    ├── ParallelismError           state has another number of partitions
     ├── CheckpointFolderError      the checkpoint cannot be read or written
-    ├── CheckpointTornError        a crash of the machine has taken the end of the checkpoint
-    ├── SavepointError             a savepoint is not there, or there already
-    ├── DeadLettersError           too much of what it reads is no row
-    ├── LetterError                there is no such dead letter, or nothing to send back
-    ├── SkipError                  there is nothing to go on behind, or nowhere to put it
-    ├── StrangeCheckpointError     the topics were written from another checkpoint since
+    ├── CheckpointTornError        a crash of the machine has damaged the end of the checkpoint
+    ├── SavepointError             a savepoint is missing, or exists already
+    ├── DeadLettersError           too many of the records read are not valid rows
+    ├── LetterError                there is no such dead letter, or no record to send back for it
+    ├── SkipError                  the row to skip does not exist, or there is no dead letter topic for it
+    ├── StrangeCheckpointError     the topics have since been written from another checkpoint
     ├── ReplayError                the checkpoint is older than the results, and cannot be brought forward
-    │    └── LostProgressError     nobody knows what is written, since the progress topic is gone
+    │    └── LostProgressError     the progress topic is gone, so the written batches are unknown
     ├── LostResultError            a result topic lacks rows that the query has written
-    ├── TopicsHeldError            there is no checkpoint, but result topics that hold something
+    ├── TopicsHeldError            result topics hold rows, but there is no checkpoint
     ├── SupersededError            a later run of the same job has taken over
-    ├── TopicGoneError             a topic vanished while the job ran, and did not come back
-    ├── RebuildError               the job has to be rebuilt, and says so itself
+    ├── SessionStoppedError        the Spark session was stopped while the job ran
+    ├── TopicGoneError             a topic disappeared while the job ran, and did not come back
+    ├── RebuildError               the job has to be rebuilt, and requests this itself
     └── QueryFailedError           a query stopped by itself
         ├── WorkerBugError         because of a bug in this code
         └── QueryUnreachableError  because the brokers or the registry could not be reached
 
-Each message ends with what the person on call should do; the command line prints it alone, without a stack trace.
+Each message ends with the next step for the person on call. The command line prints the message alone, without a stack
+trace.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _WITHOUT_JARS = ("ClassNotFoundException", "No FileSystem for scheme")
 
 
 class RunError(RowkindError):
-    """A job that cannot start or go on."""
+    """A job cannot start or continue."""
 
 
 class StartError(RunError):
@@ -44,7 +46,7 @@ class StartError(RunError):
 
 
 class JobsError(RunError):
-    """There is no job to run in a folder, or one that cannot be in one service with another."""
+    """There is no job to run in a folder, or a job that cannot share a service with another job."""
 
     exit_code = REFUSED
 
@@ -66,7 +68,7 @@ class CheckpointMismatchError(RunError):
 
 
 class ParallelismError(RunError):
-    """The state of a query lies in another number of partitions than the job has tasks."""
+    """The state of a query has a different number of partitions than the job has tasks."""
 
     exit_code = REFUSED
 
@@ -98,7 +100,7 @@ class CheckpointFolderError(RunError):
 
 
 class CheckpointTornError(RunError):
-    """The machine has lost what was written to the checkpoint last, without which it cannot be gone on from."""
+    """The machine has lost the checkpoint's last writes, and the job cannot continue without them."""
 
     exit_code = REFUSED
 
@@ -112,13 +114,13 @@ class CheckpointTornError(RunError):
 
 
 class SavepointError(RunError):
-    """There is nothing to save or to begin with, or something where the savepoint should go."""
+    """There is nothing to save or to start from, or the savepoint's folder is in use."""
 
     exit_code = REFUSED
 
 
 class DeadLettersError(RunError):
-    """More of what a job reads is no row than it says."""
+    """The share of records that are not valid rows exceeds the job's `max_ratio`."""
 
     def __init__(self, share: str, most: float) -> None:
         super().__init__(
@@ -128,19 +130,19 @@ class DeadLettersError(RunError):
 
 
 class LetterError(RunError):
-    """There is no such dead letter, or nothing that could be sent back for it."""
+    """There is no such dead letter, or no record that could be sent back for it."""
 
     exit_code = REFUSED
 
 
 class SkipError(RunError):
-    """There is nothing to go on behind, or nowhere to put what is left out."""
+    """The row to skip does not exist, or there is no dead letter topic for it."""
 
     exit_code = REFUSED
 
 
 class StrangeCheckpointError(RunError):
-    """Another checkpoint has taken this one's place, and it is back. What was written since is not of it."""
+    """The topics were written from another checkpoint that had replaced this one, and this one lacks those writes."""
 
     exit_code = REFUSED
 
@@ -155,9 +157,9 @@ class StrangeCheckpointError(RunError):
 
 
 class ReplayError(RunError):
-    """A checkpoint is older than the results, and what was read since cannot be replayed as it was.
+    """A checkpoint is older than the results, and the batches since then cannot be replayed exactly.
 
-    `rebuilds`: whether the state of the query can be rebuilt without the loss of a row, since its topics are whole.
+    `rebuilds`: whether the state can be rebuilt without losing a row, because the query's topics are complete.
     """
 
     exit_code = REFUSED
@@ -186,7 +188,7 @@ class ReplayError(RunError):
 
 
 class LostProgressError(ReplayError):
-    """The progress topic of a query is gone, which says what is written."""
+    """The progress topic of a query, which records the written batches, is gone."""
 
     @property
     def cause(self) -> str:
@@ -203,10 +205,10 @@ class LostProgressError(ReplayError):
 
 
 class LostResultError(RunError):
-    """Result topics lack rows that a query has written there, or have them in other partitions.
+    """Result topics lack rows that a query has written to them, or have them in other partitions.
 
-    `harms` says what has become of each topic. `rebuilds`: a rebuild is asked for, and loses no row. `lacking` says why
-    it would lose some if it is asked for by the job file.
+    `harms` maps each topic to what happened to it. `rebuilds`: a rebuild is requested, and loses no row. `lacking` says
+    why a rebuild requested by the job file would lose rows.
     """
 
     exit_code = REFUSED
@@ -227,7 +229,7 @@ class LostResultError(RunError):
 
 
 class TopicsHeldError(RunError):
-    """Result topics hold something that no checkpoint accounts for. Written again, rows would be there twice."""
+    """Result topics hold rows that no checkpoint accounts for. Writing the results again would duplicate these rows."""
 
     exit_code = REFUSED
 
@@ -265,7 +267,7 @@ class SessionStoppedError(RunError):
 
 
 class TopicGoneError(RunError):
-    """A topic was deleted while the job ran, and nobody has made it again for so long."""
+    """A topic was deleted while the job ran, and has not been created again in time."""
 
     exit_code = REFUSED
 
@@ -279,13 +281,13 @@ class TopicGoneError(RunError):
 
 
 class RebuildError(RunError):
-    """A query cannot go on from its checkpoint, and the job says that it is to be rebuilt then."""
+    """A query cannot continue from its checkpoint, and the job asks for a rebuild in that case."""
 
 
 class QueryFailedError(RunError):
     """A streaming query stopped by itself.
 
-    `reason` is the message of the exception that was raised in a task, and `error` its class if it is one of ours.
+    `reason` is the message of the exception that a task raised, and `error` its class if it is one of Rowkind's.
     """
 
     def __init__(self, query: str, reason: str, error: type[RowkindError] | None) -> None:
@@ -293,7 +295,7 @@ class QueryFailedError(RunError):
         self.reason = reason
         self.error = error
         self.passes = error is not None and error.retryable
-        """Whether the same batch may go well when it is done again."""
+        """Whether the same batch may succeed when it is repeated."""
         again = "" if error is None or error.retryable else ", and would fail likewise: mend the cause first"
         super().__init__(
             f"query {query} failed: {reason}\nIts batch was not committed, and is done again at the next start{again}."
@@ -301,7 +303,7 @@ class QueryFailedError(RunError):
 
 
 class WorkerBugError(QueryFailedError):
-    """A worker raised an exception that this code does not foresee. Report it; the same batch would fail again."""
+    """A worker raised an exception that this code does not expect. Report it; the same batch would fail again."""
 
     exit_code = BUG
 

@@ -1,8 +1,8 @@
-"""The counters of a query that are 0 before anything was counted.
+"""The counters of a query that start at 0 before anything is counted.
 
-Prometheus sees growth between two values. A counter that is born with what it first counts has not grown, and nobody
-is told of the first dead letter. Of rows, one kind is born, the one that a row has which is new: `+I`, and `+U` where
-an upsert sink writes it. The other kinds come as they come.
+Prometheus computes growth between two values. A counter that first appears with a count shows no growth, so the first
+dead letter would raise no alert. Of row kinds, only that of a new row starts at 0: `+I`, and `+U` for an upsert sink.
+Counters of the other kinds appear with their first row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rowkind.service.physical.graph import Graph
 
 
 def births(graph: Graph) -> Counters:
-    """Each of them, 0."""
+    """Return each of these counters with the value 0."""
     return dict.fromkeys(_samples(graph), 0.0)
 
 

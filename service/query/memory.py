@@ -1,7 +1,7 @@
-"""The in-memory engine: a graph run batch by batch in this process, with state in dicts.
+"""The in-memory engine: runs a graph batch by batch in this process, with state in dicts.
 
-It runs the stage loop that Spark's tasks run (`service.execute.stage`), over all operators as one stage of one shard.
-So it is the quick way to try a query, and the plain way to test one.
+It runs the same stage loop as Spark's tasks (`service.execute.stage`), with all operators as one stage of one shard. It
+serves `rowkind try` and tests.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from rowkind.service.physical.graph import Exit, Graph, graph
 from rowkind.service.physical.node import PhysicalScan, PhysicalSink
 
 OnUnmatched = Callable[[str, Changes], None]
-"""Told the node and the retractions that found no row to take back."""
+"""Called with the node and the retractions that found no row."""
 
 OnFailed = Callable[[str, LeftOut], None]
-"""Told whose rows were left out, in words, and which."""
+"""Called with the owner of the rows that were left out, in words, and with the rows."""
 
 Watch = Callable[[Exit, Batch], None]
-"""Told what goes out by an exit in a batch."""
+"""Called with the batch that leaves by an exit."""
 
 
 NOT_TRUNCATED: Mapping[str, int] = MappingProxyType({})
 
 _RECORD = "change {0.offset}"
-"""How a change is found in a file of them."""
+"""How a message names a change in a file of changes."""
 
 
 class MemoryState:
@@ -55,25 +55,25 @@ class MemoryState:
         self._stores = dict(stores or {})
 
     def store(self, name: str) -> MemoryStore:
-        """The blobs of the arrangement of this name."""
+        """Return the blobs of the arrangement of this name."""
         return self._stores.setdefault(name, MemoryStore())
 
     def items(self) -> Iterator[tuple[str, MemoryStore]]:
-        """Each arrangement by its name, `<state of the operator>.<name>`."""
+        """Yield each arrangement with its name, `<state of the operator>.<name>`."""
         yield from self._stores.items()
 
     def copy(self) -> MemoryState:
-        """A state with the same blobs, as after a restart from a checkpoint."""
+        """Return a state with the same blobs, as after a restart from a checkpoint."""
         return MemoryState({name: store.copy() for name, store in self._stores.items()})
 
 
 class MemoryEngine:
     """Keeps the state of some sinks' queries between batches.
 
-    `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy. `broken` is
-    called for each promise of a table that a batch did not keep. `failed` is
-    called for rows that were left out because an expression fails on them. `watch` sees all that moves between nodes.
-    `late` is told of the changes that came too late.
+    `unmatched` is called with retractions that found no row; the policy for them is the caller's. `broken` is called
+    for each violation of a table's declared constraints in a batch. `failed` is called with rows that were left out
+    because an expression failed on them. `watch` is called with every batch that moves between nodes. `late` is called
+    with late changes.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class MemoryEngine:
     def batch(
         self, rows: Mapping[str, Rows], now: int, *, ended: bool = False, truncated: Mapping[str, int] = NOT_TRUNCATED
     ) -> dict[str, Changes]:
-        """The net changes of each sink's result after one more batch at time `now`, in ms since the epoch.
+        """Return the net changes of each sink's result after one more batch at time `now`, in ms since the epoch.
 
-        `rows` are the changes of each table, under the table's declared record. With `ended` there will be none any
-        more, so that every watermark passes everything, and so does the time at which rows are processed. `truncated`
-        are the arrival numbers of truncations of tables.
+        `rows` are the changes of each table, under the table's declared record. With `ended` there is no further input,
+        so every watermark and the processing time pass all times. `truncated` holds the arrival numbers of truncations
+        of tables.
         """
         before = self._watermarks
         self._watermarks = after = before.moved(
@@ -160,7 +160,7 @@ class MemoryEngine:
 
 
 def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> TimeMarks:
-    """How far these rows say that the time of their tables has come, where somebody goes by it."""
+    """Return the marks of these rows for tables whose watermark an operator follows."""
     timed = [each.scan for each in of.scans if each.scan.source.table in of.timed_tables]
     if ended:
         return {NO_TABLE: {0: END}} | {scan.source.table: {0: END} for scan in timed}
@@ -173,7 +173,7 @@ def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> Time
 
 
 def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:
-    """The rows of a scan's table, with the columns that the scan reads."""
+    """Return the rows of a scan's table, with the columns that the scan reads."""
     rows = tables.get(scan.source.table, Rows.empty())
     if scan.calc.input.names == scan.source.declared.names or not len(rows):
         return rows
@@ -182,11 +182,11 @@ def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:
 
 
 class Fold:
-    """The rows that a changelog stands for, kept up to date: a multiset, or by key for an upsert stream.
+    """The current rows of a changelog: a multiset, or the last row per key for an upsert stream.
 
-    `forgets`: the changelog comes from operators with a TTL, which may take back what was made of a row that they have
-    forgotten, or was not; such a retraction finds nothing and changes nothing. Elsewhere there is none. `alike` gives
-    the bytes by which rows are equal, if not their own.
+    `forgets`: the changelog comes from operators with a TTL. They may retract a row derived from an expired row, or one
+    that was never emitted. Such a retraction finds nothing and changes nothing. Without TTL there are no such
+    retractions. `alike` returns the bytes by which rows are compared, by default their own.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class Fold:
         self._by_key: dict[bytes, bytes] = {}
 
     def apply(self, changes: Changes) -> None:
-        """Add the changes of one batch."""
+        """Apply the changes of one batch."""
         payloads: Sequence[bytes] = changes.payload.to_pylist()
         weights = changes.weight.tolist()
         if self._keyed:
@@ -225,7 +225,7 @@ class Fold:
 
     @property
     def payloads(self) -> list[bytes]:
-        """Every row as often as it is there."""
+        """Every row, repeated by its number of occurrences."""
         if self._keyed:
             return list(self._by_key.values())
         assert all(count > 0 for count in self._rows.values()), "a result never takes back a row that it did not give"

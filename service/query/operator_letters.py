@@ -1,8 +1,8 @@
-"""The dead letters of rows that operators had: unmatched retractions, late rows, rows on which an expression fails.
+"""Dead letters for rows at operators: unmatched retractions, late rows, and rows on which an expression fails.
 
-The value is the row as JSON, with the columns that reached the operator. A row of a table has an origin, by which the
-record itself is to be found; a row that another operator made, or that comes from one of several inputs, has none.
-Where rows were added up on their way to an aggregate, only their group is known any more.
+The value is the row as JSON, with the columns that reached the operator. A row of a table has an origin, which locates
+the source record. A row that another operator made, or that comes from one of several inputs, has none. If rows were
+pre-aggregated on their way to an aggregate, only their group is known.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from rowkind.service.physical.tree import clock, walk
 
 @dataclass(frozen=True)
 class UnmatchedLetters:
-    """Makes the dead letters of an operator's unmatched retractions; it pickles."""
+    """Makes the dead letters of an operator's unmatched retractions. It pickles."""
 
     node: PhysicalOperator
 
     def __call__(self, lost: Changes) -> pa.BinaryArray:
-        """The dead letter of each of these retractions that reached the operator."""
+        """Return the dead letter of each of these retractions that reached the operator."""
 
         def why(kind: RowKind, _at: int) -> str:
             return f"{kind.symbol} of a row that is not there (never inserted, already gone, or expired)"
@@ -50,12 +50,12 @@ class UnmatchedLetters:
 
 @dataclass(frozen=True)
 class LateLetters:
-    """Makes the dead letters of the changes that came too late for an operator; it pickles."""
+    """Makes the dead letters of changes that were late for an operator. It pickles."""
 
     node: PhysicalOperator
 
     def __call__(self, late: Changes, watermark: int) -> pa.BinaryArray:
-        """The dead letter of each of these changes, when the watermark, in ms, has come so far."""
+        """Return the dead letter of each of these changes, at this watermark in ms."""
         of = clock(self.node)
         assert of is not None, "without a watermark nothing is late"
         over = Lateness(self.node).times(late)
@@ -70,14 +70,14 @@ class LateLetters:
 
 
 def _moment(ms: int) -> str:
-    """A time of a row or a watermark, in UTC."""
+    """Return a time of a row or a watermark as text, in UTC."""
     if ms >= END:
         return "the end of the input"
     return f"{moment_text(ms, PER_SECOND['millis'])}Z"
 
 
 def tells_late(node: PhysicalOperator) -> bool:
-    """Whether somebody wants to have what comes too late for an operator."""
+    """Whether late changes of an operator become dead letters."""
     of = clock(node)
     tables = {table for table, _ in of.tables} if of is not None and any(node.closings) else set()
     marks = (
@@ -88,12 +88,12 @@ def tells_late(node: PhysicalOperator) -> bool:
 
 @dataclass(frozen=True)
 class LeftOutLetters:
-    """Makes the dead letters of what an operator emitted and an expression failed on; it pickles."""
+    """Makes the dead letters of an operator's output rows on which an expression failed. It pickles."""
 
     node: PhysicalOperator
 
     def __call__(self, left_out: LeftOut) -> pa.BinaryArray:
-        """The dead letter of each row that comes."""
+        """Return the dead letter of each inserted row."""
         rows = decode(self.node.calc.input, left_out.rows.payload)
         told = zip(left_out.rows.kind.tolist(), rows, left_out.reasons, strict=True)
         return binary(self._letter(row, reason) for kind, row, reason in told if WEIGHTS[kind] > 0)
@@ -105,14 +105,14 @@ class LeftOutLetters:
 
 
 def sides(node: PhysicalOperator) -> tuple[str, ...]:
-    """What the sides of an operator are called: by the nodes that they come from."""
-    # Side 2 of a NOT IN are its facts; side 1 of an aggregate are sums of its rows.
+    """Return the names of an operator's sides: the nodes that they come from."""
+    # Side 2 of a NOT IN has its facts; side 1 of an aggregate has sums of its rows.
     more = node.facts[:1] if isinstance(node, PhysicalJoin) else node.sides * isinstance(node, PhysicalAggregate)
     return tuple(map(_name, (*node.sides, *more)))
 
 
 def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[PhysicalNode, Record, pa.BinaryArray]:
-    """Where changes of a side come from, and what they are as rows of a record."""
+    """Return the source of a side's changes, and the changes as rows of a record."""
     if isinstance(node, PhysicalAggregate) and side == PARTIAL:
         aggregation = node.aggregation
         groups = group_of_sums(spec_of(aggregation), payloads)
@@ -125,7 +125,7 @@ def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[
 def _letters(
     node: PhysicalOperator, changes: Changes, error: str, why: Callable[[RowKind, int], str]
 ) -> pa.BinaryArray:
-    """The dead letter of each of the changes that reached an operator."""
+    """Return the dead letter of each of the changes that reached an operator."""
     letters: list[bytes | None] = [None] * len(changes)
     for side in np.unique(changes.side).tolist():
         members = np.flatnonzero(changes.side == side)

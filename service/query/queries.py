@@ -1,7 +1,7 @@
-"""Which sinks of a job run in one query.
+"""Assigns the sinks of a job to queries.
 
-All of them do, but for those that are isolated, and for those that were added to a job that has been running: what is
-there goes on from where it stands, and the new ones read their topics from the start, in a query of their own.
+All sinks share one query, except isolated sinks and sinks added to a job that has already run. The existing sinks
+continue from their position. The new ones read their topics from the start, in a query of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rowkind.service.plan.passes.share_views import Kept
 from rowkind.service.plan.pipeline import PlannedQuery, plan, plan_query
 
 MAIN = "main"
-"""The query of a job."""
+"""The name of a job's main query."""
 
 
 def planned(
@@ -23,10 +23,10 @@ def planned(
     recorded: Mapping[str, tuple[Iterable[str], Kept]] | None = None,
     facts: Mapping[str, Fingerprint] | None = None,
 ) -> dict[str, PlannedQuery]:
-    """The queries of a job by their names.
+    """Return the queries of a job by their names.
 
-    `recorded` are the sinks of the queries whose checkpoints are there, and the views that they share; `facts` what
-    each of the sinks is. Raises PlanError or JobError.
+    `recorded` maps each query with a checkpoint to its sinks and the views that they share. `facts` maps each sink to
+    its fingerprint. Raises PlanError or JobError.
     """
     before = recorded or {}
     found = queries(job, {name: tuple(sinks) for name, (sinks, _) in before.items()})
@@ -37,7 +37,7 @@ def planned(
 
 
 def planned_whole(job: Job) -> dict[str, PlannedQuery]:
-    """As `planned`, but where sinks are refused all of them are told. Raises PlanError, QueriesError, JobError."""
+    """Plan as `planned` does, but report all sinks that are refused. Raises PlanError, QueriesError or JobError."""
     try:
         return planned(job)
     except PlanError as error:
@@ -56,7 +56,7 @@ def _refusals(job: Job) -> Iterator[PlanError]:
 
 
 def queries(job: Job, recorded: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[str]]:
-    """The names of the sinks of each query. `recorded` are those of the queries whose checkpoints are there."""
+    """Return the names of the sinks of each query. `recorded` has those of the queries with checkpoints."""
     before = recorded or {}
     found: dict[str, list[str]] = {}
     added = ""
@@ -71,6 +71,6 @@ def queries(job: Job, recorded: Mapping[str, Sequence[str]] | None = None) -> di
 
 
 def _new(name: str, taken: Sequence[str]) -> str:
-    """A name for a query whose first sink is called so."""
+    """Return a name for a query whose first sink has this name."""
     names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
     return next(each for each in names if each not in (MAIN, *taken))

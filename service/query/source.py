@@ -1,8 +1,8 @@
 # ruff: noqa: N802 - the methods' names are Spark's
 """Spark's view of the topics that a query reads: a streaming Python Data Source whose rows are blocks.
 
-It reads by what `service.kafka` says. Spark makes it anew in one short-lived process after the other that asks it next
-to nothing, each on the way to the first row. So a method itself loads what takes its time.
+`service.kafka` does the reading. Spark creates the source again in several short-lived processes, one after the other,
+before the first row. Each of them asks for very little. So slow imports are inside the methods that need them.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class KafkaSource(DataSource):
         return EDGE_SCHEMA
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:  # noqa: ARG002 - Spark's interface
-        """The reader."""
+        """Return the reader."""
         return KafkaStreamReader(self.options[OPTION])
 
 
 @dataclass
 class ReadTask(InputPartition):
-    """The ranges that one task reads in a batch whose end is `extent`, an `Offset` as JSON, and whose time is `now`.
+    """The ranges that one task reads in a batch. `extent` is the batch's end, an `Offset` as JSON, and `now` its time.
 
-    The `first` task of a batch also lets operators begin that need no rows (`opens`) and those that keep state report
-    how much (`reports`).
+    The `first` task of a batch also starts operators that need no rows (`opens`), and makes operators report the size
+    of their state (`reports`).
     """
 
     ranges: tuple[Range, ...]
@@ -65,21 +65,21 @@ class ReadTask(InputPartition):
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches on the driver and reads ranges in the workers, where it arrives pickled."""
+    """Plans batches on the driver, and reads ranges in the workers, to which it is sent pickled."""
 
     def __init__(self, option: str) -> None:
         self._option = option
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins."""
+        """Return where a query without a checkpoint begins."""
         return self._planner.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The job's rows per batch."""
+        """Return the job's rows per batch."""
         return ReadMaxRows(self._spec.rows_per_batch)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch, or `start` where there is nothing new."""
+        """Return the end of the next batch, or `start` if there is nothing new."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = Offset.from_json(start)
         end = self._planner.end(begin, rows)
@@ -90,14 +90,14 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner.stop_at_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The read tasks of a batch."""
+        """Return the read tasks of a batch."""
         begin, until, planner = Offset.from_json(start), Offset.from_json(end), self._planner
         first, *others = (ReadTask(ranges, json.dumps(end), until.now) for ranges in planner.tasks(begin, until))
         first = replace(first, first=True, opens=planner.opens_with(begin), reports=planner.begins_run())
         return [first, *others]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The blocks of one task, as they are made."""
+        """Yield the blocks of one task as they are made."""
         from rowkind.service.kafka.reading import worker_reading  # noqa: PLC0415 -- see the module's docstring
 
         assert isinstance(partition, ReadTask), "partitions are this reader's own"

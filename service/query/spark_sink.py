@@ -1,8 +1,8 @@
-"""The end of a query: each of its last tasks writes its blocks, and the driver learns what was counted.
+"""The end of a query: each task of the last stage writes its blocks, and reports its counters to the driver.
 
-The rows that leave a query for Spark's own sink are none. A sink in Python would be two more workers, which all that is
-written has to pass through, and a process on the driver that is asked to commit. Nothing is left for it to do: a task
-that has written has committed (`service.kafka.transaction`), and one that is done again writes nothing twice.
+No rows reach Spark's own sink. A sink in Python would need two more worker processes, through which everything written
+would have to pass, and a driver process that is asked to commit. There is nothing left to commit: a task that has
+written has committed (`service.kafka.transaction`), and a repeated task writes nothing twice.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """What a task of a batch counted. If it is done again, there is another one of the same batch and partition."""
+    """The counters of one task of a batch. A repeated task adds another report for the same batch and partition."""
 
     of: BatchPartition
     counted: Counted
 
 
 class _Together(AccumulatorParam[list[Report]]):
-    """Reports one after the other. A list is changed in place, so that it can be emptied meanwhile."""
+    """Concatenates reports. The list is changed in place, so that it can be emptied in between."""
 
     def zero(self, value: list[Report]) -> list[Report]:  # noqa: ARG002 - Spark's interface
         return []
@@ -46,32 +46,32 @@ class _Together(AccumulatorParam[list[Report]]):
 
 
 class Reports:
-    """What the tasks of a query have counted, in the order in which they ended."""
+    """The reports of the tasks of a query, in the order in which the tasks ended."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.accumulator: Accumulator[list[Report]] = spark.sparkContext.accumulator([], _Together())
 
     def take(self) -> list[Report]:
-        """Those that have come since they were last taken; a batch's are there before Spark says that it is done."""
+        """Take the reports since the last call. A batch's reports arrive before Spark says that the batch is done."""
         there = self.accumulator.value
         return [there.pop(0) for _ in range(len(there))]
 
 
 class TaskWriter:
-    """Writes what a task has for the writer, exactly once or at least once as each sink says."""
+    """Writes a task's output, exactly once or at least once as each sink requires."""
 
     def __init__(self, spec: WriterSpec, reports: Reports) -> None:
         self._spec = spec
         self._reports = reports.accumulator
 
     def __call__(self, blocks: Sequence[pa.Buffer], now: int) -> None:
-        """Write these blocks, which are all that the task has, at the time of the batch. Raises a ChangelogError."""
+        """Write all blocks of the task, at the time of the batch. Raises ChangelogError."""
         of = _batch_partition(now)
         write_them = write_there if self._spec.transactions else write
         self._reports += [Report(of, write_them(self._spec, of, blocks))]
 
     def after(self, blocks: DataFrame) -> DataFrame:
-        """No rows: those of an edge, written by the tasks that have them."""
+        """Write the rows of an edge in the tasks that have them, and return no rows."""
         return blocks.mapInArrow(self._all, EDGE_SCHEMA)
 
     def _all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -89,7 +89,7 @@ class TaskWriter:
 
 
 def _batch_partition(now: int) -> BatchPartition:
-    """What this task is. Spark tells a task no batch number, but these local properties have it."""
+    """Return the batch and partition of this task. Spark passes the batch number only in these local properties."""
     context = TaskContext.get()
     assert context is not None, "a task is asked"
     batch = context.getLocalProperty("streaming.sql.batchId")

@@ -1,11 +1,11 @@
-"""The graph of a query as a Spark streaming query.
+"""Runs the graph of a query as a Spark streaming query.
 
     one Kafka source ─▶ shuffle by shard ─▶ level 1 ─▶ shuffle by shard ─▶ level 2 ─▶ … ─▶ [shuffle ─▶] one writer
 
-Every edge is (shard, level, block). A level is a stateful stage whose members are all operators that are equally deep;
-what is for a deeper one rides through it. So what a stage costs, at the start and in every batch, is paid once per
-level and not once per operator, and all sinks of the query stand at the same place after every batch. The tasks of the
-last level write what they have, unless it belongs to other tasks.
+Every edge is (shard, level, block). A level is a stateful stage whose members are all operators of equal depth. Blocks
+for a deeper level pass through it. So the cost of a stage, at the start and in every batch, is paid per level and not
+per operator, and all sinks of the query have the same position after every batch. The tasks of the last level write
+their own output, unless it must first move to other tasks.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from rowkind.service.spark.placement import one_each, placement
 from rowkind.service.spark.processor import Level, OperatorProcessor, over_shards
 
 _MOST_ASKED = 5
-"""How often a source is asked what it offers whose process ends over it."""
+"""The number of times a source is asked what it offers if its process ends each time."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What a query needs beside its graph.
+    """The parameters of a query in addition to its graph.
 
-    - `name`: the query's. `forms`: how its sinks are written, by name.
-    - `reports`: what the tasks that write have counted.
-    - `drain`: a file on the driver; once it exists, the source offers nothing new.
-    - `shards` of state, which lie in as many partitions as there are `tasks` of each stage.
+    - `name`: the query's name. `forms`: how its sinks are written, by name.
+    - `reports`: the counters of the tasks that write.
+    - `drain`: a file on the driver. Once it exists, the source offers nothing new.
+    - `shards` of state, in as many partitions as each stage has `tasks`.
     - `run`: the name of this run of the job (`service.kafka.progress`).
-    - `filling`: if anything, the query reads what there is now and ends, and writes to topics of its own whose names
-      end so.
-    - `stops`: it ends when there is nothing new.
-    - `replays`: the source first offers the batches of `replay_file`, and nothing else with `replay_only`.
-    - `written`: as a `WriterSpec` has it. `excused`: as a `SourceSpec` has them.
+    - `filling`: if not empty, the query reads what there is now and ends, and writes to topics of its own, whose names
+      end with this token.
+    - `stops`: the query ends when there is nothing new.
+    - `replays`: the source first offers the batches of `replay_file`, and with `replay_only` nothing else.
+    - `written`: see `WriterSpec`. `excused`: see `SourceSpec`.
     """
 
     job: Job
@@ -75,31 +75,31 @@ class Deployment:
 
     @property
     def once(self) -> Self:
-        """The same, but that it ends with the batch that is under way."""
+        """The same deployment, ending after the current batch."""
         return replace(self, stops=True, replays=False, replay_only=True)
 
     @property
     def forward(self) -> Self:
-        """The same, but that it ends when all is replayed."""
+        """The same deployment, ending when everything is replayed."""
         return replace(self, stops=True, replay_only=True)
 
     @property
     def progress_topic(self) -> str:
-        """The topic with its progress."""
+        """The query's progress topic."""
         return progress_name(self.job.name, self.name)
 
     def topic(self, sink: PhysicalSink) -> str:
-        """The topic to which a sink is written."""
+        """Return the topic to which a sink is written."""
         return filling_name(self.job.name, self.name, sink.name, self.filling) if self.filling else sink.topic
 
 
 def register(spark: SparkSession) -> None:
-    """Make the source known to a session."""
+    """Register the source with a session."""
     spark.dataSource.register(KafkaSource)
 
 
 def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) -> StreamingQuery:
-    """Start a query; it runs until it is stopped or fails, or, if it is filling, has read what there is."""
+    """Start a query. It runs until it is stopped or fails; a filling query ends when it has read what there is."""
     blocks = source_of(spark, to_option(source(graph, at)))
     write = TaskWriter(writer(graph, at), at.reports)
     result = assemble(graph, at.job, levels(graph, at.job, at.shards, at.excused), blocks, at.tasks, write)
@@ -110,10 +110,10 @@ def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) ->
 
 
 def source_of(spark: SparkSession, option: str) -> DataFrame:
-    """The blocks that a source offers, as `to_option` describes it.
+    """Return the blocks that a source offers, as `to_option` describes it.
 
-    Spark has a process say what it offers, which is kept for the next time and may be gone by then: that is found out
-    by asking it, and another one is started. Raises SourceLostError.
+    Spark asks a process about the source, and keeps that process for the next call. If the process has ended by then,
+    the call fails, and the next call starts another process. Raises SourceLostError.
     """
     reader, why = spark.readStream.format(SOURCE).option(OPTION, option), ""
     for _ in range(_MOST_ASKED):
@@ -127,9 +127,10 @@ def source_of(spark: SparkSession, option: str) -> DataFrame:
 def assemble(
     graph: Graph, job: Job, levels: Sequence[Level], read: DataFrame, tasks: int, write: TaskWriter | None = None
 ) -> DataFrame:
-    """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one of as many as `tasks`.
+    """Return the blocks for the writer, computed from the blocks `read`.
 
-    There are none if they have been given to `write`.
+    There are `tasks` tasks, and all blocks of one shard are in one task. If the blocks have been passed to `write`, the
+    result is empty.
     """
     moves = graph.exchange or job.atomic
     cache, limits = job.budget.cache, DEFAULT_LIMITS
@@ -151,28 +152,28 @@ def assemble(
 
 
 def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
-    """Shards and levels at which somebody has something to say without any rows."""
+    """Return shards and levels at which an operator emits rows without any input."""
     levels = {each.level for each in graph.operators if always_runs(each.node)}
     return tuple((shard_without_key(shards), level) for level in sorted(levels))
 
 
 def due_file(at: Deployment) -> Path:
-    """The query's file on the driver that says when something is due without rows; beside the one that drains."""
+    """Return the query's file on the driver that says when work is due without rows; it is next to the drain file."""
     return at.drain.with_name(f"{at.name}.due")
 
 
 def replay_file(at: Deployment) -> Path:
-    """The query's file on the driver with the batches that are replayed."""
+    """Return the query's file on the driver with the batches to replay."""
     return at.drain.with_name(f"{at.name}.replay")
 
 
 def registry_file(at: Deployment) -> Path:
-    """The query's file on the driver that says for how long the registry has not answered its tasks."""
+    """Return the query's file on the driver that says how long the registry has not answered its tasks."""
     return at.drain.with_name(f"{at.name}.registry")
 
 
 def levels(graph: Graph, job: Job, shards: int, excused: frozenset[str] = frozenset()) -> list[Level]:
-    """The levels of a graph, whose members have the dead letters that the job asks for."""
+    """Return the levels of a graph, whose members make the dead letters that the job asks for."""
     found: list[list[Member]] = [[] for _ in range(graph.levels)]
     for each, of in zip(members(graph, shards), graph.operators, strict=True):
         node = of.node
@@ -190,7 +191,7 @@ def levels(graph: Graph, job: Job, shards: int, excused: frozenset[str] = frozen
 
 
 def source(graph: Graph, at: Deployment) -> SourceSpec:
-    """What a query reads."""
+    """Return the specification of what a query reads."""
     labels = placement(at.shards)
     return SourceSpec(
         scans=graph.scans,
@@ -200,7 +201,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         writer=graph.writer,
         writers=one_each(labels, at.tasks),
         opens=opens(graph, at.shards),
-        # A query that has lost its deepest operators keeps their levels, which pass on what is for the writer alone.
+        # A query that has lost its deepest operators keeps their levels, which only pass blocks on to the writer.
         levels=tuple(sorted({each.level for each in graph.operators})),
         timed_tables=graph.timed_tables,
         timed_levels=graph.timed_levels,
@@ -220,7 +221,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
 
 
 def writer(graph: Graph, at: Deployment) -> WriterSpec:
-    """What a query writes."""
+    """Return the specification of what a query writes."""
     return WriterSpec(
         job=at.job.name,
         query=at.name,

@@ -1,4 +1,4 @@
-"""The topics of a job: what it reads, what it writes, and the schemas it writes under."""
+"""The topics of a job: those it reads, those it writes, and the schemas it writes with."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ PlannedQueries = Mapping[str, PlannedQuery]
 
 @dataclass(frozen=True)
 class Connection:
-    """The outside of a job: Kafka's settings under librdkafka's names, and the registry."""
+    """A job's external systems: Kafka's settings under librdkafka's names, and the registry."""
 
     kafka: dict[str, str]
     registry: Registry
 
 
 def connect(job: Job) -> Connection:
-    """The connection of a job that has a `kafka` section."""
+    """Return the connection of a job that has a `kafka` section."""
     assert job.kafka is not None, "the command line checks that a job to be run has a kafka section"
     return Connection(job.brokers, open_registry(job))
 
 
 def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool = False) -> list[str]:
-    """Make the topics that are missing and that the job may make; their names.
+    """Create the missing topics that the job may create, and return their names.
 
-    With `sources`, the topics of its tables as well, for a first try. Raises a ChangelogError.
+    With `sources`, the topics of its tables are included, for a first try. Raises ChangelogError.
     """
     wanted = _written(job, queries, may=True)
     if sources:
@@ -46,15 +46,15 @@ def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool =
 
 
 def check(job: Job, queries: PlannedQueries, at: Connection) -> list[str]:
-    """Make sure that every topic is there and fits; advice on what is unusual. Raises a ChangelogError."""
+    """Check that every topic exists and fits, and return advice on unusual settings. Raises ChangelogError."""
     wanted = [*_written(job, queries, may=False), *(_as_it_should_be(*each) for each in _read(queries).items())]
     return topics.check(at.kafka, list({topic.name: topic for topic in wanted}.values()))
 
 
 def register(sink: PhysicalSink, at: Connection) -> Forms:
-    """How a sink's keys and values are written; the schemas of Avro are registered.
+    """Return how a sink's keys and values are written, and register Avro schemas.
 
-    Raises a ChangelogError or a RegistryError.
+    Raises ChangelogError or RegistryError.
     """
     if sink.format == "json":
         form = AsConnectJson if sink.connect_schema else AsJson
@@ -63,7 +63,7 @@ def register(sink: PhysicalSink, at: Connection) -> Forms:
 
 
 def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
-    """The topics that the queries write to; with `may`, those of sinks whose topics the job may make."""
+    """Return the topics that the queries write to; with `may`, only the topics of sinks that the job may create."""
     wanted: list[Topic] = []
     for query, planned in queries.items():
         own = [(sink, job.sinks[sink.name]) for sink in planned.sinks if job.sinks[sink.name].create or not may]
@@ -80,11 +80,11 @@ def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
 
 
 def _as_it_should_be(name: str, mode: ChangelogMode) -> Topic:
-    """A table's topic; whether it keeps rows that replace each other for ever is up to its owner."""
+    """Return a table's topic with its required settings. For upsert tables, retention is up to the topic's owner."""
     return Topic(name) if mode == "upsert" else topics.source_topic(name, mode, 1)
 
 
 def _read(queries: PlannedQueries) -> dict[str, ChangelogMode]:
-    """The topics of the tables, and what their changes say."""
+    """Return the topics of the tables with their changelog modes."""
     scans = [node for query in queries.values() for sink in query.sinks for node in walk(sink)]
     return {node.source.topic: node.source.mode for node in scans if isinstance(node, PhysicalScan)}

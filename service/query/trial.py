@@ -1,7 +1,8 @@
-"""`rowkind try`: a sink's query over a file of changes, with no Kafka.
+"""`rowkind try`: runs a sink's query over a file of changes, without Kafka.
 
-One JSON object a line, `{"table": "orders", "op": "+I", "row": {…}}`, taken in order in batches of so many lines. What
-comes out is JSON lines too: the net changes of each batch, or with `fold` the rows that are left in the end.
+The input has one JSON object per line, `{"table": "orders", "op": "+I", "row": {…}}`, taken in order in batches of a
+given number of lines. The output is JSON lines too: the net changes of each batch, or with `fold` the rows that remain
+at the end.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from rowkind.service.query.memory import Fold, MemoryEngine
 class TrialBatch(dict[str, Rows]):
     """The changes of each table, under the record that the job declares for it.
 
-    `clock` is the time of the batch in ms; None for what the time is. With `ended` there will be no rows any more.
+    `clock` is the time of the batch in ms; None for the present time. With `ended` there is no further input.
     """
 
     clock: int | None = None
@@ -47,14 +48,14 @@ class TrialBatch(dict[str, Rows]):
 
 
 Engine = Callable[[Job, PhysicalSink, Sequence[TrialBatch]], Iterator[Changes]]
-"""Runs a plan over batches and gives the net changes of each, under the sink's value record, keyed by its key."""
+"""Runs a plan over batches and returns the net changes of each, under the sink's value record, keyed by its key."""
 
 EXPECTED = 'expected {"table": "…", "op": "+I", "row": {…}}'
 _ALLOWED = {"append": ("+I",), "retract": ("+I", "-U", "+U", "-D"), "upsert": ("+I", "+U", "-D")}
 
 
 class InputError(RowkindError):
-    """A line of the input that is no change; the message begins with file and line."""
+    """A line of the input is not a valid change; the message begins with file and line."""
 
     exit_code = REFUSED
 
@@ -74,10 +75,10 @@ class _Line:
 
 
 def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_rows: int) -> list[TrialBatch]:
-    """The changes in the lines of a file, in at least one batch. Raises InputError for the first line that is none.
+    """Read the changes in the lines of a file, in at least one batch. Raises InputError for the first invalid line.
 
-    A line is JSON, or what that stands for already. One with a clock begins a batch, at whose time those after it are
-    too, and those before the first such line.
+    A line is JSON, or its parsed value. A line with a clock begins a batch. Its time also applies to the batches after
+    it, and to those before the first such line.
     """
     records: dict[str, Record] = {}
     tables: list[tuple[int, str, _Line]] = []
@@ -95,7 +96,7 @@ def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_ro
                 raise InputError(f"{name}:{number}: the clock goes back")
             clock = found
         if isinstance(found, int) or not room:
-            # The first batch is there whether anything comes before the first clock or not.
+            # The first batch exists whether or not any change precedes the first clock.
             batches += [TrialBatch()] if tables or clock is not None else []
             batches[-1].clock, room = clock, batch_rows
         if not isinstance(found, int):
@@ -117,7 +118,7 @@ def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_ro
 
 
 def end(sink: PhysicalSink, batches: list[TrialBatch]) -> None:
-    """Let time come to its end behind these batches, where somebody goes by it."""
+    """Add a last batch that ends time, if an operator follows a watermark or the processing time."""
     if any(clock.tables or clock.processing for clock in graph([sink]).clocks):
         last = TrialBatch()
         last.clock, last.ended = batches[-1].clock, True
@@ -125,7 +126,7 @@ def end(sink: PhysicalSink, batches: list[TrialBatch]) -> None:
 
 
 def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArray:
-    """The rows as payloads. A delete in an upsert table brings its key, as in Kafka, and nothing else."""
+    """Encode the rows as payloads. A delete in an upsert table has only its key, as in Kafka."""
     alone = np.array([of.changelog == "upsert" and line.kind == RowKind.DELETE for line in lines], np.bool_)
     whole = encode(record, [line.row for line, by_key in zip(lines, alone, strict=True) if not by_key])
     if not alone.any():
@@ -136,7 +137,7 @@ def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArra
 
 
 def _line(job: Job, records: dict[str, Record], number: int, line: str | Mapping[str, Any]) -> tuple[str, _Line] | int:
-    """The table and the change of a line, or the time of one with a clock, in ms."""
+    """Return the table and the change of a line, or the time in ms of a line with a clock."""
     change = _parsed(line) if isinstance(line, str) else line
     if isinstance(change, Mapping) and list(change) == ["clock"]:
         return int(check_row(_CLOCK, change)["clock"])
@@ -161,7 +162,7 @@ def _line(job: Job, records: dict[str, Record], number: int, line: str | Mapping
 
 
 def _parsed(text: str) -> Any:
-    """What a line says. Raises ValueProblem."""
+    """Parse a line. Raises ValueProblem."""
     try:
         return parse_line(text.strip())
     except json.JSONDecodeError as error:
@@ -171,7 +172,7 @@ def _parsed(text: str) -> Any:
 
 
 def in_memory(warn: Callable[[str], None]) -> Engine:
-    """The in-memory engine; `warn` is told of retractions that found no row."""
+    """Return the in-memory engine. It passes texts about unmatched retractions and dropped rows to `warn`."""
 
     def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
         def unmatched(node: str, changes: Changes) -> None:
@@ -203,7 +204,7 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
 def results(
     job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine, *, fold: bool
 ) -> Iterator[str]:
-    """The lines to print: each change of the result, or with `fold` each row that is left, in order."""
+    """Yield the lines to print: each change of the result, or with `fold` each remaining row, in order."""
     if fold:
         for row in decode(sink.value, folded(job, sink, batches, engine)):
             yield json.dumps({"row": row}, ensure_ascii=False)
@@ -214,7 +215,7 @@ def results(
 
 
 def folded(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine) -> pa.BinaryArray:
-    """The rows that are left in the end, in order."""
+    """Return the rows that remain at the end, in order."""
     forgets = any(node.calc.refreshes for node in walk(sink))
     fold = Fold(keyed=sink.mode == "upsert", forgets=forgets, alike=SameRows(sink.value))
     for changes in engine(job, sink, batches):
@@ -225,12 +226,12 @@ def folded(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: 
 
 
 def unread(sink: PhysicalSink, batches: Sequence[TrialBatch]) -> list[str]:
-    """Tables that the batches bring changes of and the query does not read."""
+    """Return the tables that have changes in the batches and that the query does not read."""
     read_ = {node.source.table for node in walk(sink) if isinstance(node, PhysicalScan)}
     return sorted({table for batch in batches for table in batch} - read_)
 
 
 def _order(row: Mapping[str, Any]) -> tuple[tuple[bool, bool, Any], ...]:
-    """Rows by their columns from the left, NULL first."""
+    """Return a sort key that orders rows by their columns from the left, NULL first."""
     plain = (json.dumps(value) if isinstance(value, list | dict) else value for value in row.values())
     return tuple((value is not None, isinstance(value, str), 0 if value is None else value) for value in plain)

@@ -1,7 +1,7 @@
 """`rowkind try --engine spark`: the same query with its state on RocksDB, fed from files instead of Kafka.
 
-The blocks that the scans give are written as one file per batch before the query starts, so that every trigger takes
-exactly one batch.
+The blocks of the scans are written as one file per batch before the query starts, so that every trigger takes exactly
+one batch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from rowkind.service.spark.session import session
 
 
 def on_spark(warn: Callable[[str], None]) -> Engine:
-    """The Spark engine in this process; `warn` is told of retractions that found no row."""
+    """Return the Spark engine in this process. It passes texts about unmatched retractions and late rows to `warn`."""
 
     def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
         with tempfile.TemporaryDirectory(prefix="rowkind-try-") as scratch:
@@ -54,7 +54,7 @@ def on_spark(warn: Callable[[str], None]) -> Engine:
 def _run(
     job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], scratch: Path, warn: Callable[[str], None]
 ) -> Iterator[Changes]:
-    """The net changes of each batch, in a session of their own. Raises QueryFailedError."""
+    """Yield the net changes of each batch, from a session of their own. Raises QueryFailedError."""
     spark = session(job.name, master=f"local[{job.parallelism}]", parallelism=job.parallelism, checkpoint=str(scratch))
     try:
         outputs = run_query(spark, job, [sink], batches, scratch)
@@ -69,7 +69,7 @@ def _run(
 def run_query(
     spark: SparkSession, job: Job, sinks: Sequence[PhysicalSink], batches: Sequence[TrialBatch], scratch: Path
 ) -> list[list[Block]]:
-    """The blocks that reach the writer in each batch, with `scratch` for source and checkpoint.
+    """Return the blocks that reach the writer in each batch, with `scratch` for source and checkpoint.
 
     Raises QueryFailedError.
     """
@@ -88,7 +88,7 @@ def run_query(
         marks = marks_of_tables(whole, batch, ended=batch.ended)
         file = folder / f"{number:08}.parquet"
         write(file, parts, whole, job.parallelism, marks, batch.clock)
-        # Spark takes them in the order of these, and no two may be the same.
+        # Spark reads the files in the order of these times, and no two times may be equal.
         os.utime(file, (begins + number, begins + number))
     source = spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
     try:
@@ -109,7 +109,7 @@ def run_query(
 
 
 def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Changes:
-    """The net changes of a sink, which has this place, in the blocks of one batch."""
+    """Return the net changes of the sink at this place, from the blocks of one batch."""
     own = addressed(Batch.concat([block.batch for block in blocks]), place)
     return net(own.changes, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq, ordered=sink.ordered)
 
@@ -117,16 +117,18 @@ def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Chang
 def write(
     path: Path, parts: Iterable[Part], of: Graph, shards: int, marks: TimeMarks, clock: int | None = None
 ) -> None:
-    """Leave the blocks of one batch in a file, at least one for each that may begin without, or where time passes.
+    """Write the blocks of one batch to a file.
 
-    `clock` is the time of the batch in ms, now if None.
+    The file also has a block for each level that runs without rows, and for each shard in which time passes. `clock` is
+    the time of the batch in ms, by default the present time.
     """
     labels = placement(shards)
     opening = ((shard, level, Batch.empty()) for shard, level in opens(of, shards))
     blocks = ((shard, level, Block(batch)) for shard, level, batch in itertools.chain(opening, pieces(parts)))
     passing = ((shard, level, Block(marks=marks)) for level in of.timed_levels for shard in range(shards))
     rows = ((labels[shard], level, block.to_bytes()) for shard, level, block in itertools.chain(blocks, passing))
-    # Read once and at once. Uncompressed, because snappy wants to unpack a library of its own where it may not.
+    # The file is read once and at once. It is uncompressed, because snappy unpacks a library of its own, perhaps to a
+    # place where it may not.
     now = round(time.time() * 1000) if clock is None else clock
     pq.write_table(pa.Table.from_batches([edge_rows(rows, now)]), path, compression="none")
 

@@ -1,1 +1,1 @@
-"""Running a job: assembling queries, lifecycle, status, the in-memory engine."""
+"""Running a job: its process, its lifecycle, supervision of its queries, dead letters."""

@@ -1,4 +1,4 @@
-"""A job that lives in somebody's own Spark session, in a thread, beside whatever else that session does."""
+"""A job that runs in a thread of the caller's own Spark session, alongside other work of that session."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _RAISED = re.compile(r"^\w+(?:\.\w+)*(?:Error|Exception): .+$", re.MULTILINE)
 
 
 class StartedJob:
-    """A running job. Used with `with`, it is stopped in the end, its batch finished."""
+    """A running job. As a context manager, it stops the job at the end and lets it finish its batch."""
 
     def __init__(self, job: Job, spark: SparkSession, rebuild: Rebuild) -> None:
-        """Check the job and its topics, and start it. Raises a RowkindError for what is wrong with them."""
+        """Check the job and its topics, and start it. Raises RowkindError if they are invalid."""
         job.check_runnable()
         assert job.checkpoint is not None, "as checked"
         self._asked = AskedToStop()
@@ -54,37 +54,37 @@ class StartedJob:
             stack.enter_context(self._monitor.waiting.watched())
             life = stack.enter_context(beginning(job, fresh, self._monitor, self._asked))
             arguments = (own, life, rebuild, stack.pop_all())
-        # Who forgets to stop it is not kept from ending; an unfinished batch is done again at the next start.
+        # A caller that forgets to stop the job can still exit. An unfinished batch is repeated at the next start.
         self._thread = threading.Thread(target=self._live, args=arguments, name=f"job {job.name}", daemon=True)
         self._thread.start()
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the job has not ended yet."""
         return self._thread.is_alive()
 
     @property
     def ready(self) -> bool:
-        """Whether every query has finished a batch, or found nothing to do, and writes what it finds."""
+        """Whether every query has finished a batch, or found nothing to do, and writes its results."""
         return self.running and self._monitor.ready()
 
     def status(self) -> JobStatus:
-        """What its status page would say now."""
+        """Return what the job's status page would show now."""
         return self._monitor.status()
 
     def metrics(self) -> str:
-        """Its metrics, as Prometheus reads them."""
+        """Return the job's metrics in Prometheus's format."""
         return self._monitor.exposition().decode()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it has ended, at most so long; whether it has. Raises what it ended by, a RowkindError mostly."""
+        """Wait at most `seconds` until the job has ended, and return whether it has. Raises the error that ended it."""
         self._thread.join(seconds)
         if self._failure is not None:
             raise self._failure
         return not self.running
 
     def stop(self) -> None:
-        """Let it finish its batch, and return when it has. Raises what it ended by, if that was before."""
+        """Let the job finish its batch, and return when it has. Raises the error that ended it, if it ended before."""
         self._asked.count += 1
         self.wait()
 
@@ -94,7 +94,7 @@ class StartedJob:
     def __exit__(self, _type: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._asked.count += 1
         self._thread.join()
-        # What is under way already says more.
+        # An exception that is already propagating says more.
         if error is None:
             self.wait()
 
@@ -104,16 +104,16 @@ class StartedJob:
                 if not is_local(spark.sparkContext.master):
                     executors.check(spark, lambda: self._asked.count > 0)
                 life.live(spark, rebuild)
-        except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits is told
+        except Exception as error:  # noqa: BLE001 - any failure is raised again in `wait`
             self._failure = error
-            # Where Java itself has ended, nobody can be asked.
+            # If Java itself has ended, the session cannot be queried.
             with suppress(Py4JError, OSError):
                 if is_stopped(spark):
                     self._failure = SessionStoppedError()
             self._tell(self._failure)
 
     def _tell(self, failure: Exception) -> None:
-        """Let the status say why the job has ended, of those queries whose end has not been told yet."""
+        """Report in the status why the job has ended, for the queries whose end has not been reported yet."""
         queries = self._monitor.status().queries
         known = any(each.state == "failed" for each in queries)
         for each in queries:
@@ -127,12 +127,12 @@ class StartedJob:
 
 
 def _error(query: str, failure: Exception) -> RowkindError:
-    """What a query has ended by, in a line or a message of ours."""
+    """Return the error that ended a query, in one line or as a Rowkind message."""
     if isinstance(failure, RowkindError):
         return failure
     if ours := surfaced(failure):
         return QueryFailedError(query, ours.message, ours.error)
-    # Where Spark tells what a process of Python's raised, its last line says most.
+    # If Spark reports an exception of a Python process, the last line of the text says most.
     raised = _RAISED.findall(str(failure))
     said = raised[-1] if raised else f"{type(failure).__name__}: {failure}".partition("\n")[0]
     return QueryFailedError(query, said, None)

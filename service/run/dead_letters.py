@@ -1,11 +1,11 @@
-"""The dead letters of a job: which there are, what one holds, and how its original is sent back to where it came from.
+"""The dead letters of a job: lists them, shows one, and sends its original record back to the source topic.
 
-A letter is known by its place in the dead letter topic, `partition:offset`. That one was sent back is noted there too,
-by a record behind it without key or value, with the place in its header `rowkind.replayed`, in the transaction that
-sends the original. So an original is sent back once, whoever tries it again, and whatever fails meanwhile.
+A letter is identified by its place in the dead letter topic, `partition:offset`. A replay is recorded in the same
+topic, by a record without key or value after the letter, with the place in its header `rowkind.replayed`. That record
+is in the transaction that sends the original. So an original is sent back once, even if several processes try it or a
+replay fails midway.
 
-What a letter of the operators holds is a row as JSON. Where it says which record the row came from, that is what is
-sent back.
+A letter of an operator holds a row as JSON. If the letter names the row's source record, that record is sent back.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class Letter:
-    """A record of the dead letter topic, with what its headers tell under Connect's names without their prefix.
+    """A record of the dead letter topic. `told` has its Connect headers, by their names without the prefix.
 
-    The headers of `record` are the original's alone.
+    The headers of `record` are those of the original only.
     """
 
     record: OneRecord
@@ -52,19 +52,19 @@ class Letter:
 
     @property
     def place(self) -> str:
-        """Where it lies in its topic."""
+        """The letter's place in its topic."""
         return f"{self.record.partition}:{self.record.offset}"
 
     @property
     def origin(self) -> tuple[str, int, int] | None:
-        """Topic, partition and offset of the record that it is of, if it is of one."""
+        """Topic, partition and offset of the letter's source record, if it has one."""
         if "topic" not in self.told:
             return None
         return self.told["topic"], int(self.told["partition"]), int(self.told["offset"])
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What a list says of it."""
+        """The letter's entry in a list."""
         return {
             "letter": self.place,
             "time": f"{moment_text(self.record.timestamp, PER_SECOND['millis'])}Z",
@@ -76,7 +76,7 @@ class Letter:
 
 
 def letters(job: Job) -> Iterator[Letter]:
-    """The dead letters of a job, those of a partition in their order. Raises LetterError or a ChangelogError."""
+    """Yield the dead letters of a job, in order within a partition. Raises LetterError or ChangelogError."""
     topic = _topic(job)
     replayed = {
         place.decode()
@@ -99,24 +99,24 @@ def letters(job: Job) -> Iterator[Letter]:
 
 
 def letter(job: Job, place: str) -> Letter:
-    """The one at a place, `partition:offset`. Raises LetterError or a ChangelogError."""
+    """Return the letter at a place, `partition:offset`. Raises LetterError or ChangelogError."""
     (found,) = _chosen(job, letters(job), [place])
     return found
 
 
 def replay(job: Job, places: Collection[str]) -> list[Letter]:
-    """Send the originals of these letters back to their topics, those that were not yet; all bad records for no places.
+    """Send the originals of these letters back to their topics, unless they have been sent already.
 
-    Letters of one record, of which each query that reads its topic makes one, count as one. Raises LetterError or a
-    ChangelogError.
+    Without places, all bad records are sent. Several queries may have a letter for the same record; such letters count
+    as one. Raises LetterError or ChangelogError.
     """
     topic = _topic(job)
     producer: Any = Producer(transactional_settings(job.brokers, f"{job.name}-replay", _TRANSACTION_MS))
     sent: list[Letter] = []
     try:
-        # Whoever else is at it is shut out, and what he has sent is there to be seen.
+        # This fences any other process that replays, and makes its sent records visible.
         producer.init_transactions(2 * ANSWER_SECONDS)
-        # All of them are looked for before anything is sent.
+        # All originals are looked up before anything is sent.
         due = [(each, _original(job.brokers, each)) for each in _due(job, places)]
         for first in range(0, len(due), _AT_ONCE):
             producer.begin_transaction()
@@ -132,7 +132,7 @@ def replay(job: Job, places: Collection[str]) -> list[Letter]:
 
 
 def _due(job: Job, places: Collection[str]) -> list[Letter]:
-    """What is to be sent back, letters of one record one after the other."""
+    """Return the letters to send back. Letters of one record are adjacent."""
     there = list(letters(job))
     if places:
         origins = {each.origin for each in _chosen(job, there, places) if not each.replayed}
@@ -185,9 +185,9 @@ def _topic(job: Job) -> str:
 
 
 def readable(data: bytes | None, schema: bytes | None, registry: Registry) -> Any:
-    """A key or value for people: as a row where a schema is found, as JSON or text where it is such, else in hex.
+    """Return a key or value in readable form: a row if a schema is found, otherwise JSON, text or hexadecimal.
 
-    `schema` is the content of the header that names it, if there is one.
+    `schema` is the content of the header that names the schema, if there is one.
     """
     if data is None:
         return None

@@ -1,6 +1,6 @@
-"""The life of a running job: plan, check, connect, start its queries, watch, drain, stop.
+"""The lifecycle of a running job: plan, check, connect, start its queries, watch, drain, stop.
 
-When it is asked to stop, sources offer nothing new, and every query finishes its batch.
+When the job is asked to stop, sources offer nothing new, and every query finishes its batch.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ log = logging.getLogger("rowkind")
 Anew = TypeVar("Anew")
 
 Rebuild = Literal["nothing", "what changed", "everything"]
-"""Which sinks may begin anew, their topics brought to what they are then."""
+"""Which sinks may be rebuilt, so that their topics are updated to the new result."""
 
 _TRACED = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Variables of the environment, any of which asks for traces."""
+"""Environment variables, any of which turns traces on."""
 
 
 @contextmanager
 def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedToStop) -> Iterator[Life]:
-    """The life of a job whose topics are there and checked, as no session of Spark's is yet.
+    """Yield the life of a job whose topics exist and are checked, before there is a Spark session.
 
     Raises:
         RowkindError: With a message for the person on call.
@@ -106,7 +106,7 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
 
 @contextmanager
 def _tracing(job: str) -> Iterator[Traces | None]:
-    """Who is told of batches, if the environment asks for that."""
+    """Yield the object that receives batches as traces, if the environment asks for traces."""
     asked = next((name for name in _TRACED if os.environ.get(name)), None)
     off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if asked is None or off or os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
@@ -124,7 +124,7 @@ def _tracing(job: str) -> Iterator[Traces | None]:
 
 @dataclass(frozen=True)
 class Life:
-    """What outlasts the sessions of Spark's in which a job lives, one after the other."""
+    """The parts of a job that outlast its successive Spark sessions."""
 
     job: Job
     checkpoint: str
@@ -138,11 +138,11 @@ class Life:
 
     @property
     def folder(self) -> str:
-        """Where the checkpoints of its queries are."""
+        """The folder with the checkpoints of the job's queries."""
         return f"{self.checkpoint}/{self.job.name}"
 
     def live(self, spark: SparkSession, rebuild: Rebuild, *, moves: bool = False) -> None:
-        """Start the queries in a session, and see that they run until they have stopped; or only move their state."""
+        """Start the queries in a session, and supervise them until they stop; with `moves`, only move their state."""
         if "folder" in (self.job.registry or {}) and not is_local(spark.sparkContext.master):
             log.warning("schemas are read from a folder: every machine of the cluster must have it at this path")
         with self.monitor.waiting.on("checkpoint", f"the checkpoint {self.checkpoint}"):
@@ -157,12 +157,12 @@ class Life:
                     raise
                 log.warning("query %s: %s; the state is rebuilt from the topics", error.query, error.cause)
                 checkpoint = Checkpoint(spark, f"{self.folder}/{error.query}")
-                # A task of this run may write to a progress topic that is made again, and is no later run for that.
+                # A task of this run may write to a recreated progress topic, and must not be taken for a later run's.
                 run = next_run(*checkpoint.runs())
                 checkpoint.delete()
                 checkpoint.sign(run)
                 self.monitor.rebuilt(error.query, error.cause)
-                # What is gone of the topics is made again.
+                # Missing topics are created again.
                 _topics(self.job, self.fresh, self.connection)
                 rebuild = "what changed"
             except RebuildError as error:
@@ -174,14 +174,14 @@ class Life:
 
 @dataclass
 class _Queries:
-    """The queries of a job in one session of Spark's."""
+    """The queries of a job in one Spark session."""
 
     spark: SparkSession
     life: Life
     _running: list[Running] = field(default_factory=list)
 
     def live(self, rebuild: Rebuild, *, moves: bool) -> None:
-        """Start them, and see that they run until they have stopped; or only move their state (`rescale`)."""
+        """Start the queries, and supervise them until they stop; with `moves`, only move their state (`rescale`)."""
         try:
             register(self.spark)
             with self._asking_checkpoint():
@@ -202,7 +202,7 @@ class _Queries:
                 self.life.supervisor.over(self._running)
         finally:
             for each in self._running:
-                # A query that has failed may still be on its way out, and would stumble over a stopped session.
+                # A failed query may still be shutting down, and would fail again on a stopped session.
                 each.query.stop()
 
     def _begin(self, running: Running) -> None:
@@ -212,7 +212,7 @@ class _Queries:
         self.life.supervisor.until_it_runs(running)
 
     def _take_over_moved(self, recorded: Mapping[str, Contents], *, may_move: bool) -> None:
-        """Take over the queries whose state lies in other partitions than the job says, if it may move."""
+        """Take over the queries whose state has another number of partitions than the job, if the state may move."""
         tasks = self.life.job.parallelism
         moved = {name: each.parallelism for name, each in recorded.items() if each.parallelism != tasks}
         for name, before in moved.items():
@@ -221,16 +221,16 @@ class _Queries:
             self._take_over(name)
 
     def _as_before(self, recorded: Mapping[str, Contents]) -> tuple[PlannedQueries, AbstractSet[str]]:
-        """The queries of a job that goes on with its checkpoints, and which of them are new."""
+        """Return the queries of a job that continues from its checkpoints, and the names of the new ones."""
         chosen = self._planned(lambda: _going_on(self.life.job, self.life.fresh, recorded))
         for name in recorded.keys() - chosen.keys():
-            # Its sinks are gone: their topics are free.
+            # The query's sinks are gone, so its topics are free.
             if any(each.topics for each in self._progress(name)):
                 self._take_over(name)
         return chosen, chosen.keys() - recorded.keys()
 
     def _rebuilt(self, recorded: Mapping[str, Contents], rebuild: Rebuild) -> tuple[PlannedQueries, AbstractSet[str]]:
-        """The queries of a job after an upgrade or a reset, and the names of those that start without a checkpoint."""
+        """Return a job's queries after an upgrade or reset, and the names of those that start without a checkpoint."""
         plan = self._planned(lambda: upgrade(self.life.job, recorded, keep=rebuild == "what changed"))
         new = plan.queries.keys() - plan.stay
         for name in plan.left:
@@ -244,7 +244,7 @@ class _Queries:
         return plan.queries, new
 
     def _planned(self, plan: Callable[[], Anew]) -> Anew:
-        """What is planned anew, for which the registry may be asked."""
+        """Return a new plan. The registry may be asked for it."""
         return answered(plan, self.life.supervisor.signals, patience(self.life.job))
 
     def _asking_checkpoint(self) -> AbstractContextManager[None]:
@@ -258,7 +258,7 @@ class _Queries:
         return Checkpoint(self.spark, f"{self.life.folder}/{name}")
 
     def _filling(self, new: PlannedQueries, rebuild: Rebuild) -> set[str]:
-        """Which of these queries, which have no checkpoint, find that their topics hold something."""
+        """Return which of these queries, which have no checkpoint, have result topics with records in them."""
         topics = {sink.topic: name for name, query in new.items() for sink in query.sinks}
         with self._asking_kafka():
             held = with_records(self.life.connection.kafka, topics)
@@ -267,10 +267,10 @@ class _Queries:
         return {topics[topic] for topic in held}
 
     def _take_over(self, name: str) -> None:
-        """See that no earlier run writes for this query any more.
+        """Ensure that no earlier run still writes for this query.
 
-        The name of the run that has taken its place is in the checkpoint before it is at Kafka. One that is at Kafka
-        alone is taken for a run's with another checkpoint where nothing has been written since a cut-over.
+        The checkpoint records the name of the new run before Kafka does. A name that is only in Kafka is taken for that
+        of a run with another checkpoint, if nothing has been written since a cut-over.
         """
         checkpoint = self._checkpoint(name)
         run = next_run(*(each.run for each in self._progress(name)), *checkpoint.runs())
@@ -279,9 +279,9 @@ class _Queries:
         take_over(WriterSpec(self.life.job.name, name, {}, kafka, progress_name(self.life.job.name, name), run=run))
 
     def _ready(self, name: str, query: PlannedQuery, token: str, *, requested: bool) -> Running:
-        """A query, ready to begin. If it is new, and there is a token, it fills its state first.
+        """Return a query that is ready to start. A new query with a token first fills its state.
 
-        `requested`: what has changed is to be rebuilt.
+        `requested`: a rebuild of changed sinks was requested.
         """
         checkpoint = self._checkpoint(name)
         progress = self._progress(name)
@@ -315,7 +315,7 @@ class _Queries:
         return Running(checkpoint, query.sinks, replace(at, filling=""), begin, cut_over, topics)
 
     def _brought_up(self, name: str, whole: Graph, checkpoint: Checkpoint) -> Deployment:
-        """How a query runs whose checkpoint is claimed, with its state in as many partitions as the job says."""
+        """Return how a query with a claimed checkpoint runs, once its state has the job's number of partitions."""
         there = checkpoint.contents()
         assert there is not None, "it was claimed"
         at = Deployment(
@@ -335,22 +335,22 @@ class _Queries:
         works, tasks = self.life.monitor.works, self.life.job.parallelism
         last = begin.last_written(at)
         if last is not None and (last.tasks or at.tasks) != tasks:
-            # A batch is completed by as many tasks as began it.
+            # A batch must be completed by as many tasks as began it.
             at = rescale(checkpoint, at, last.tasks or at.tasks, begin, works)
             to_its_end(checkpoint, at.forward, begin)
         return rescale(checkpoint, at, tasks, begin, works)
 
     def _progress(self, name: str) -> list[Progress]:
-        """What each task of a query has written last."""
+        """Return the last progress of each task of a query."""
         with self._asking_kafka():
             return last_progress(self.life.connection.kafka, progress_name(self.life.job.name, name))
 
 
 def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents]) -> PlannedQueries:
-    """The queries of a job that has been running: those whose checkpoints are there, and maybe one of what is new."""
+    """Return the queries of a job that has run before: those with checkpoints, and possibly one with the new sinks."""
     same = {name: each.planned_by for name, each in recorded.items()}
     as_fresh = same == {name: ([sink.name for sink in each.sinks], each.views) for name, each in fresh.items()}
-    # A registry may have further columns by now.
+    # A registry may have more columns by now.
     known = all(each.columns is not None or each.schema_file is not None for each in job.tables.values())
     if not recorded or (as_fresh and known):
         return fresh
@@ -358,7 +358,7 @@ def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents])
 
 
 def _topics(job: Job, of: PlannedQueries, connection: Connection) -> None:
-    """Make and check the topics of these queries."""
+    """Create and check the topics of these queries."""
     for name in create(job, of, connection):
         log.info("made topic %s", name)
     for advice in check(job, of, connection):

@@ -1,7 +1,7 @@
-"""The process of `rowkind run`: its status is served and its waits are told from the beginning, until a signal ends it.
+"""The process of `rowkind run`. It serves its status and reports waits from the beginning, until a signal ends it.
 
-SIGTERM and SIGINT let every query finish its batch, if there is time (`service.machine.signals`), and the process ends
-with 0. Before there is a query it ends at once.
+SIGTERM and SIGINT let every query finish its batch, if there is time (`service.machine.signals`), and the process exits
+with code 0. Before there is a query, it exits at once.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from rowkind.version import version
 log = logging.getLogger("rowkind")
 
 Watcher = Callable[[Callable[[], JobStatus]], AbstractContextManager[Any]]
-"""Shows somebody what the job does, by its status, for as long as it is entered."""
+"""Shows the job's status while its context is active."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """How a job is run.
 
-    - `master`: Spark's, None for this process. `host`, `port`: of its status.
+    - `master`: Spark's master, None for this process. `host`, `port`: address of the status page.
     - `rebuild`: which queries drop their state and start again. `savepoint`: the folder to start from if the job has no
       checkpoint.
-    - `moves`: it ends as soon as its state lies in as many partitions as the job says.
+    - `moves`: the process ends as soon as the state has as many partitions as the job says.
     """
 
     master: str | None
@@ -63,7 +63,7 @@ def run(
     options: RunOptions,
     watch: Watcher = lambda _: nullcontext(),
 ) -> None:
-    """Run `job` until a signal ends it. `plan` gives the queries that it has where there is no checkpoint.
+    """Run `job` until a signal ends it. `plan` returns the queries that it has without a checkpoint.
 
     `watch` shows the status while the job runs.
 
@@ -86,7 +86,7 @@ def run(
 
 
 def _in_sessions(life: Life, signals: Signals, options: RunOptions, announce: Callable[[], None]) -> None:
-    """Let the job live in a session of Spark's, and in another one if that is lost."""
+    """Run the job in a Spark session, and in another one if that session is lost."""
     job, master, rebuild = life.job, options.master, options.rebuild
     cluster = master is not None and not is_local(master)
     while True:

@@ -1,4 +1,4 @@
-"""A query of a running job: how it is started, and what Spark tells of its batches."""
+"""A query of a running job: how it is started, and Spark's progress reports on its batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowkind.service.query.streaming import Deployment, registry_file
 
 @dataclass(frozen=True)
 class Awaited:
-    """A system that a query waits for, since then, by the monotonic clock."""
+    """A system that a query waits for, and the start of the wait by the monotonic clock, in seconds."""
 
     system: System
     since: float
@@ -27,7 +27,7 @@ class Awaited:
 
 @dataclass
 class Running:
-    """A query. It is started `at` where it belongs, by `start`, or as its cut-over wants it until that is done."""
+    """A running query. `start` starts it with the deployment `at`, or with its cut-over's until that is done."""
 
     checkpoint: Checkpoint
     sinks: Sequence[PhysicalSink]
@@ -40,56 +40,56 @@ class Running:
     ran: bool = False
     restarts: int = 0
     again: float | None = None
-    """When it is to be started again, having failed; None while it runs."""
+    """Time by the monotonic clock at which a failed query is started again; None while it runs."""
     failure: RowkindError | None = None
     awaits: Awaited | None = None
-    """What outside of the job has to answer before it can run."""
+    """The external system that has to answer before the query can run."""
     told: int = -1
-    """The last batch of this start of which Spark has told that it ended."""
+    """The last batch of this start that Spark has reported as ended."""
     due: float | None = None
-    """When it next has something to do without rows, in ms, as its source has been told."""
+    """The time in ms, as written for its source, at which the query next has work without rows."""
 
     @property
     def name(self) -> str:
-        """The query's."""
+        """The query's name."""
         return self.at.name
 
     @property
     def stranded(self) -> bool:
-        """Whether Spark has been stopped under it, which a query that has nothing to do does not notice."""
+        """Whether Spark has been stopped under the query. An idle query does not notice this itself."""
         return bool(self.query._jsq.sparkSession().sparkContext().isStopped())  # noqa: SLF001 - pyspark has no such call
 
     def begin(self) -> None:
-        """Start it from its checkpoint, which may be done again. Raises a ChangelogError."""
+        """Start the query from its checkpoint. It may be called again. Raises ChangelogError."""
         self.again, self.told = None, -1
         registry_file(self.at).unlink(missing_ok=True)
         at = self.at if self.cut_over is None else self.cut_over.begin()
         self.query = self.start(at)
 
     def progress(self) -> list[StreamingQueryProgress]:
-        """What Spark tells of the batches that have ended since this was asked, or of what it does without any."""
-        # What a query that has failed told last is from before.
+        """Return Spark's progress on batches that ended since the last call, or its latest progress if none has."""
+        # The last progress of a failed query is from before the failure.
         found = progress_since(self.query, self.told) if self.again is None else []
         ended = max(map(_ended, found), default=-1)
         if ended > self.told:
             self.told = ended
-            # Whatever its tasks had to wait for is over.
+            # A wait of the batch's tasks is over.
             registry_file(self.at).unlink(missing_ok=True)
         return found
 
 
 def progress_since(query: StreamingQuery, told: int) -> list[StreamingQueryProgress]:
-    """Spark's progress of the batches after number `told`, or if there are none, the last one; it keeps a hundred."""
+    """Return Spark's progress on batches after number `told`, or the last one if there are none. Spark keeps 100."""
     last = query.lastProgress
     if last is None:
         return []
     if _ended(last) <= told + 1:
         return [last]
-    # More than one has ended since somebody looked; or all of them before this start, of which Spark has no progress.
+    # Several have ended since the last call, or all of them before this start, for which Spark has no progress.
     ended = [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
     return ended or [last]
 
 
 def _ended(progress: StreamingQueryProgress) -> int:
-    """The last batch that has ended by then: that of the progress, or if it is of no batch, the one before the next."""
+    """Return the last ended batch: the progress's own, or the one before the next batch if the progress has none."""
     return int(progress["batchId"]) - ("addBatch" not in progress["durationMs"])

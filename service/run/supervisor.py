@@ -1,4 +1,4 @@
-"""Watches the queries of a job while they run: restarts what fails for a reason that passes, and ends the rest."""
+"""Supervises the queries of a job: restarts them after failures that pass, and ends the job after all others."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.2
 _HELD_SECONDS = 1.0
-"""How often is looked whether a later run has taken over."""
+"""Interval in seconds at which the supervisor checks whether a later run has taken over."""
 
 _AWAITED_SECONDS = 3.0
-"""How often a query is started again that needs an answer of the registry, or a topic, to see whether it is there."""
+"""Interval in seconds at which a query that waits for the registry or a topic is started again."""
 
 _TOPIC_SECONDS = 300.0
-"""For how long at most a topic is waited for that was there before."""
+"""The longest wait in seconds for a topic that existed before."""
 
 _MOST_RESTARTS = 5
-"""How often in a row a query is started again though Kafka answers: a second after it failed, then two, four, eight."""
+"""The number of consecutive restarts of a query while Kafka answers: 1 s after the failure, then 2, 4, 8 and 16 s."""
 
 log = logging.getLogger("rowkind")
 
 
 @dataclass
 class Supervisor:
-    """What is looked at while the queries run.
+    """What the supervisor watches while the queries run.
 
     - `drain`: the file that tells the sources to offer nothing new.
-    - `traces`: who is told of each batch, if anybody.
-    - `losses`: how often Spark as a whole has been lost since a query ran.
+    - `traces`: receives each batch, if traces are on.
+    - `losses`: how often Spark as a whole has been lost since a query last ran.
     """
 
     job: Job
@@ -82,7 +82,7 @@ class Supervisor:
     forgotten: dict[str, ForgottenDeletes] = field(default_factory=dict)
 
     def remark(self, query: str, topics: WrittenTopics, forgotten: Sequence[ForgottenDeletes]) -> None:
-        """Say of a query that is about to start which topics are not whole, though it goes on."""
+        """Record which topics of a query that is about to start are incomplete although the query runs."""
         self.forgotten |= {f"{query}, {each.topic}, deletes": each for each in forgotten}
         for topic in topics.on_lost:
             self.monitor.incomplete(query, topic, "lost", whole=topic not in topics.accepted)
@@ -93,7 +93,7 @@ class Supervisor:
     def until_it_runs(self, started: Running) -> None:
         """Wait until a query has started the processes of its sources.
 
-        Spark gives each ten seconds to connect, which many of them, started at once on a busy machine, do not keep.
+        Spark gives each process 10 s to connect. Many that start at once on a busy machine would exceed that.
         """
         while (
             started.query.isActive
@@ -104,9 +104,9 @@ class Supervisor:
         self._tell(started)
 
     def over(self, running: Sequence[Running]) -> None:
-        """Until every query has stopped: after a signal, or because one of them failed or has been replaced."""
+        """Supervise the queries until all have stopped after a signal. Raises if a query fails or is superseded."""
         looked = time.monotonic()
-        # What queries waited for that these have replaced.
+        # These waits belonged to queries that the present ones have replaced.
         for system in ("topic", "registry"):
             self.monitor.waiting.end(system)
         while not self._asked_to_stop(running):
@@ -130,7 +130,7 @@ class Supervisor:
         self.signals.drains = False
 
     def lost(self, error: SparkLostError) -> None:
-        """Wait until Spark may be started again, which was lost; raise `error` if it is lost each time."""
+        """Wait until lost Spark may be started again. Raises `error` if it has been lost too often."""
         if self.losses == _MOST_RESTARTS:
             raise error
         log.warning("%s; it is started again", error)
@@ -153,7 +153,7 @@ class Supervisor:
         elif (error := each.query.exception()) is not None:
             failure: RunError = failed(each.name, each.checkpoint.folder, error)
             if isinstance(failure, QueryFailedError) and failure.error in (MissingTopicError, UnfitTopicError):
-                # A task may find out before the watch has.
+                # A task may notice this before the watch does.
                 each.topics.look()
                 each.topics.look()
                 self._hold(each)
@@ -170,12 +170,12 @@ class Supervisor:
         elif each.query.lastProgress is not None:
             each.ran, each.restarts, self.losses = True, 0, 0
             self._is_answered(each)
-        # What waits to be started again, or has filled its state, has no batch to finish.
+        # A query that waits for a restart, or has filled its state, has no batch to finish.
         rests = each.again is not None or each.query.status["message"] in {"Waiting for data to arrive", "Stopped"}
         each.idle = each.idle + 1 if rests else 0
 
     def _hold(self, each: Running) -> None:
-        """End the job, or have the query rebuilt, if topics that it writes are not what they were."""
+        """End the job, or raise for a rebuild of the query, if its topics have lost records."""
         try:
             each.topics.judge()
             for topic in each.topics.accepted:
@@ -198,7 +198,7 @@ class Supervisor:
             self._tell(each)
 
     def _back(self, each: Running, damage: str) -> None:
-        """Have state that cannot be loaded made again from the state one batch before."""
+        """Recompute state that cannot be loaded, from the state one batch earlier."""
         batch = each.checkpoint.back()
         if batch is None:
             why = f"state cannot be loaded ({damage}), nor any before it"
@@ -213,7 +213,7 @@ class Supervisor:
             self._later(each, error, str(error) if error.retryable else None)
 
     def _later(self, each: Running, failure: RowkindError, reason: str | None) -> None:
-        """Have a query started again whose failure passes, for this reason; raise it if there is none."""
+        """Schedule a restart of a query whose failure passes, for this reason. Without a reason, raise the failure."""
         if self.traces is not None:
             self.traces.failed(each.name, str(failure))
         self._ask(now=True)
@@ -233,7 +233,7 @@ class Supervisor:
             self.monitor.waits(each.name, reason, remedy(failure))
 
     def _give_up_in_time(self, each: Running, failure: RowkindError) -> None:
-        """Fail a query that waits for something outside for longer than the job says."""
+        """Fail a query that has waited for an external system longer than the job allows."""
         if each.awaits is None:
             return
         seconds = time.monotonic() - each.awaits.since
@@ -243,7 +243,7 @@ class Supervisor:
             self._fail(each, failure)
 
     def _hear(self, running: Sequence[Running]) -> None:
-        """Take in what the tasks of a batch say of the registry, which may be long before the batch fails of it."""
+        """Read what tasks report about the registry, which may be long before their batch fails."""
         for each in running:
             if (silent := registry_outage(registry_file(each.at))) is not None:
                 what = f"the registry at {silent.address}"
@@ -253,13 +253,13 @@ class Supervisor:
             self.monitor.waiting.end("registry")
 
     def _is_answered(self, each: Running) -> None:
-        """What a query waited for has answered: it has done a batch since, or had none to do."""
+        """End the wait of a query. It has since run a batch, or had nothing to do."""
         if each.awaits is not None:
             self.monitor.waiting.end(each.awaits.system)
             each.awaits = None
 
     def _fail(self, each: Running, failure: RowkindError) -> NoReturn:
-        """End the job because of a query, and leave word of it for the next run, if there is a way to."""
+        """End the job because of a query, and record the failure for the next run if possible."""
         told = incident(time.time(), each.name, failure)
         self.monitor.failed(each.name, str(failure), told)
         with suppress(CheckpointFolderError):
@@ -267,7 +267,7 @@ class Supervisor:
         raise failure
 
     def _retry(self, each: Running) -> None:
-        """Start a query again once it is time to and Kafka answers."""
+        """Start a query again once its time has come and Kafka answers."""
         assert each.again is not None, "it has failed"
         assert each.failure is not None, "as above"
         if self.outage.seconds > self._limit:
@@ -277,7 +277,7 @@ class Supervisor:
             self._begin(each)
 
     def _tell(self, each: Running) -> None:
-        """Say what a query does that has been started."""
+        """Report the state of a query that has been started."""
         self.monitor.fills(each.name, filling=each.cut_over is not None)
         for sink in each.sinks if each.cut_over is None else ():
             log.info("sink %s: writing to topic %s", sink.name, sink.topic)
@@ -291,7 +291,7 @@ class Supervisor:
             self.monitor.outage()
 
     def _note(self, each: Running) -> None:
-        """What has become known of a query since."""
+        """Collect new progress and reports of a query."""
         progress = each.progress()
         for told_of in progress:
             self.monitor.progress(each.name, told_of)
@@ -310,9 +310,9 @@ class Supervisor:
         self._judge(self.shares.many(now))
 
     def _judge(self, shares: Sequence[Share]) -> None:
-        """Say which tables have too many dead letters, and which do not keep what the job promises of them.
+        """Report tables with too many dead letters, and tables that violate their declared constraints.
 
-        Raises DeadLettersError where the job says so.
+        Raises DeadLettersError if a share exceeds the job's `max_ratio`.
         """
         for warning in self.monitor.warns(
             {**{each.table: each for each in shares}, **self.broken, **self.forgotten, **self.monitor.held()}
@@ -323,18 +323,19 @@ class Supervisor:
             raise DeadLettersError(str(over), most)
 
     def _asked_to_stop(self, running: Sequence[Running]) -> bool:
-        """Whether there was a signal, and every query has finished its batch; or a second signal."""
+        """Whether the job must stop now: after a signal once every query's batch has ended, or after a second."""
         if self.signals.count and not self.drain.exists():
             log.info("finishing the batch")
             self.drain.touch()
             for each in running:
                 each.idle = 0
-        # Idle twice in a row, because a trigger that began just before the signal may still be on its way to a batch.
+        # A query must be idle twice in a row, because a trigger that began just before the signal may still start a
+        # batch.
         return self.signals.count > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
 
 
 def patience(job: Job) -> float:
-    """For how many seconds Kafka or the registry may be away."""
+    """Return how many seconds Kafka or the registry may be unavailable."""
     return inf if job.outage is None else job.outage / 1000
 
 
@@ -343,7 +344,7 @@ def _reason(failure: RowkindError) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Let a file have this text, at once for whoever reads it."""
+    """Replace the content of a file atomically, so that a reader sees the old or the new text."""
     draft = path.with_name(f"{path.name}.draft")
     draft.write_text(text, "utf-8")
     draft.replace(path)

@@ -1,1 +1,1 @@
-"""How the operators run on Spark: the session, the state on RocksDB, and the one stateful processor."""
+"""Runs operators on Spark: the session, the state on RocksDB, and the one stateful processor."""

@@ -1,15 +1,14 @@
-"""Blobs that a worker has seen before, kept where reading them again costs nothing.
+"""A worker's cache of state blobs, on the executor's local disk and mapped into memory.
 
-A blob's name is the digest of its content, so what is cached can be missing but never stale. Blobs lie as files on the
-executor's local disk, shared by all its workers, and each worker maps the ones it uses; the pages are the operating
-system's and are counted once. The directory is Spark's own for the application, which removes it in the end.
+A blob's name is the digest of its content, so a cached blob can be missing but never stale. Blobs are files on the
+executor's local disk, shared by all its workers. Each worker maps the files that it uses. Their pages belong to the
+operating system and are counted once. The directory is Spark's own for the application, which removes it at the end.
 
-A file is written under another name and then renamed, so that nobody sees half of one. Even so it is trusted only once
-its digest has been checked, when a worker first maps it: a file that is missing, cut short or somebody else's is a
-cache miss, and the blob comes from the state store. Where there is more state than a worker may keep mapped, it maps
-files again and again, and does not look at those that it has checked. A batch that fails leaves files that nothing
-refers to; they go when the space is needed. A disk that is full or read-only makes the cache smaller, and fails
-nothing.
+A file is written under another name and then renamed, so that no reader sees a partial file. Even so, a worker trusts a
+file only after it has checked the digest, when it first maps the file. A file that is missing, truncated or foreign is
+a cache miss, and the blob is read from the state store. If there is more state than a worker may keep mapped, it maps
+files repeatedly, but does not check them again. A batch that fails leaves unreferenced files, which are removed when
+space is needed. A disk that is full or read-only makes the cache smaller, and causes no failure.
 """
 
 from __future__ import annotations
@@ -27,18 +26,20 @@ import pyarrow as pa
 from rowkind.operators.arrangement.store import digest
 
 _SCAN_AFTER = 16
-"""A worker looks through the directory each time it has added this fraction of its limit."""
+"""A worker scans the directory each time it has added its limit divided by this number."""
 
 DISK = 8 << 30
 _SHARE = 4
-"""Bytes of files where no limit is set, or what fraction of the disk's room, if that is more."""
+"""If no limit is set, the files of an executor take up to `DISK` bytes. They may take more, up to one part in `_SHARE`
+of the disk's free space and the files together.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
     """Bytes that each worker keeps mapped or in memory, and bytes of files that an executor keeps on its disk.
 
-    Zero turns either off. None: as much of the disk as does no harm, and state can use.
+    Zero turns either one off. `disk` None means a default derived from the disk's free space.
     """
 
     worker: int = 1 << 30
@@ -49,7 +50,7 @@ DEFAULT_LIMITS = CacheLimits()
 
 
 class RunCache:
-    """The cached blobs of one worker and the directory that it shares with its executor's other workers."""
+    """The cached blobs of one worker, and the directory that it shares with its executor's other workers."""
 
     def __init__(self, directory: Path, limits: CacheLimits) -> None:
         self._directory = directory
@@ -61,7 +62,7 @@ class RunCache:
         self._added = 0
 
     def get(self, name: str) -> pa.Buffer | None:
-        """The blob of this name if it is at hand, checked against its name."""
+        """Return the blob of this name, checked against its name, or None if it is not cached."""
         blob = self._used.get(name)
         if blob is not None:
             self._used.move_to_end(name)
@@ -83,7 +84,7 @@ class RunCache:
         return blob
 
     def put(self, name: str, blob: pa.Buffer) -> pa.Buffer:
-        """Keep a blob that was just written to or read from the state store; gives the blob as it is now kept."""
+        """Keep a blob that was just written to or read from the state store. Returns the blob as it is now kept."""
         kept = self._used.get(name)
         if kept is not None:
             self._used.move_to_end(name)
@@ -101,7 +102,7 @@ class RunCache:
             (self._directory / name).unlink()
 
     def drop_removed(self) -> None:
-        """Drop the files that another worker has removed after it merged their runs, and their pages with them."""
+        """Drop files that another worker has removed after it merged their runs, and release their pages."""
         try:
             there = {path.name for path in self._directory.iterdir()}
         except OSError:
@@ -126,7 +127,7 @@ class RunCache:
             self._mapped.discard(name)
 
     def _write(self, name: str, blob: pa.Buffer) -> pa.Buffer | None:
-        """The blob as a mapped file, or None if the disk would not have it."""
+        """Write the blob to a file and return it mapped; None if the disk does not take it."""
         limit = DISK if self._limits.disk is None else self._limits.disk
         if not blob.size or blob.size > limit:
             return None
@@ -149,7 +150,7 @@ class RunCache:
         return _map(path)
 
     def _evict(self) -> None:
-        """Remove the files that were used longest ago until the directory is within its limit. Raises no OSError."""
+        """Remove the least recently used files until the directory is within its limit. Raises no OSError."""
         files: list[tuple[int, int, Path]] = []
         with suppress(OSError), os.scandir(self._directory) as entries:
             for entry in entries:
@@ -171,7 +172,7 @@ class RunCache:
 
 
 def _map(path: Path) -> pa.Buffer | None:
-    """The content of a file as a view of the page cache, or None if there is no such file with anything in it."""
+    """Return the content of a file as a view of the page cache; None if the file is missing or empty."""
     try:
         with pa.memory_map(str(path)) as source:
             return source.read_buffer()
@@ -180,7 +181,7 @@ def _map(path: Path) -> pa.Buffer | None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one that has taken its place."""
+    """Return what distinguishes a file from another file that replaces it."""
     try:
         status = path.stat()
     except OSError:
@@ -189,12 +190,12 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def scratch() -> str:
-    """Where caches lie: Spark tells its workers of the application's directories; outside of one it is the system's."""
+    """Return the folder for caches: Spark's first local directory of the application, otherwise the system's."""
     return os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")[0]
 
 
 def lies_in_memory(folder: str) -> bool:
-    """Whether the files of a folder take memory and not a disk's blocks."""
+    """Whether the files of a folder are in memory and not on a disk."""
     kinds = {point: kind for _, point, kind, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines())}
     around = [str(each) for each in (Path(folder).resolve() / "file").parents]
     return next(kinds[each] for each in around if each in kinds) in {"tmpfs", "ramfs"}
@@ -204,7 +205,7 @@ _caches: dict[tuple[str, CacheLimits], RunCache] = {}
 
 
 def worker_cache(limits: CacheLimits) -> RunCache:
-    """This worker's cache, the same one for every batch that it runs."""
+    """Return this worker's cache, the same one for every batch that it runs."""
     at = (scratch(), limits)
     if at not in _caches:
         _caches[at] = RunCache(Path(scratch()) / "rowkind", limits)

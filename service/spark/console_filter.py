@@ -1,7 +1,7 @@
-"""What Spark prints past any logging configuration, kept off the user's screen.
+"""Filters Spark's output to standard error that no logging configuration can turn off.
 
-A JVM started by pyspark inherits standard error and, with the workers below it, says things there that no setting
-turns off. So it is given a pipe instead, and a thread passes on everything else, for as long as the JVM lives.
+A JVM started by pyspark inherits standard error. The JVM and its workers print notices there that no setting turns off.
+So the JVM gets a pipe instead, and a thread passes on everything else for as long as the JVM lives.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _NOISE = (
     b"WARNING: Using incubator modules:",
     b"Picked up JDK_JAVA_OPTIONS",
     b"Picked up JAVA_TOOL_OPTIONS",
-    # Spark's own options open it, and Java 25 has it no more.
+    # Spark's own options open it, and Java 25 no longer has it.
     b"WARNING: package sun.security.action not in java.base",
     b"Setting default log level to ",
     b"To adjust logging level use ",
-    # Said for each start of a stateful query by the worker that asks the processor for its state variables.
+    # Printed at each start of a stateful query by the worker that reads the processor's state variables.
     b"Starting Streaming TransformWithState",
     b"Streaming TransformWithState",
 )
@@ -31,7 +31,7 @@ _LOST = (b"BrokenPipeError:", b"ConnectionResetError:", b"EOFError")
 _SPARKS = (b"pyspark/daemon.py", b"pyspark/sql/streaming/python_streaming_source_runner.py")
 _BEGIN = b"Traceback (most recent call last):"
 _AFTERWARDS = b"During handling of the above exception"
-# A thread of Spark's that answers a worker's questions on its state, when the worker is killed in the middle of one.
+# From a Spark thread that serves a worker's state requests, when the worker is killed during a request.
 _UNANSWERED = tuple(
     b'Exception in thread "stateConnectionListenerThread" java.' + lost
     for lost in (b"io.IOException", b"io.EOFException", b"net.SocketException")
@@ -40,15 +40,15 @@ _TRACE = (b"\tat ", b"\t... ", b"Caused by: ")
 
 
 def not_py4js(record: logging.LogRecord) -> bool:
-    """Whether a message is none of the bridge's to Java, which logs whatever it raises, with a traceback."""
+    """Whether a message is not from py4j, the bridge to Java, which logs every exception with a traceback."""
     return not record.name.startswith("py4j") and "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager
 def quiet_stderr(*, later: bool = False) -> Iterator[None]:
-    """Processes started inside write to standard error without the known notices; this process's own goes through.
+    """Filter the standard error of processes started inside the block; this process's own output is not filtered.
 
-    `later`: it is passed on from the end on, so that a process with one thread keeps it for so long, and may fork.
+    `later`: output is passed on only after the block. Until then this process stays single-threaded, and may fork.
     """
     sys.stderr.flush()
     screen = os.dup(2)
@@ -71,7 +71,7 @@ def _relay(source: int, screen: int) -> None:
     noise = trace = False
     with os.fdopen(source, "rb") as lines, os.fdopen(screen, "wb", buffering=0) as out:
         for line in _without_lost_connections(lines):
-            # Some notices come with an empty line.
+            # Some notices are followed by an empty line.
             noise = line.startswith(_NOISE) or (noise and not line.strip())
             trace = line.startswith(_UNANSWERED) or (trace and line.startswith(_TRACE))
             if not (noise or trace):
@@ -79,11 +79,11 @@ def _relay(source: int, screen: int) -> None:
 
 
 def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines but for tracebacks of pyspark's daemon, or of a source's process, from which Spark has turned away.
+    """Remove tracebacks of pyspark's daemon, or of a source's process, whose connection Spark has closed.
 
-    Every failed batch may have some, beside the failure itself. Only a traceback's last line is not indented. Where one
-    came of another, what stands between them goes with the first. Several processes may say theirs at a time, line by
-    line, and be killed before they have said more than that there is one.
+    Every failed batch may cause some, in addition to the failure itself. Only the last line of a traceback is not
+    indented. If one traceback follows from another, the text between them belongs to the first. Several processes may
+    print tracebacks at once, line by line, and be killed after printing only the first line of one.
     """
     traceback: list[bytes] = []
     gone = False
@@ -108,5 +108,5 @@ def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _only_begun(traceback: list[bytes]) -> bool:
-    """Whether nothing is said but that there are tracebacks, if that."""
+    """Whether the traceback has nothing but first lines, or no line at all."""
     return all(line.startswith(_BEGIN) for line in traceback)

@@ -1,6 +1,6 @@
-"""The rows between Spark's stages: each a block, where it is to go, how deep that is, and the time of its batch.
+"""The rows between Spark's stages: a block, its shard and level, and the time of its batch.
 
-Arrow is loaded with the first rows, for Spark's short-lived processes that only ask for the schema.
+Arrow is imported with the first rows, because Spark's short-lived processes only ask for the schema.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 EDGE_SCHEMA = "shard int, level int, block binary, now long"
-"""The columns of every edge: the label of the shard that a block is for, the level, the block, and the time in ms.
+"""The columns of every edge: the label of the block's shard, its level, the block, and the time in ms.
 
-The time is planned with the batch (`service.kafka.offsets`) and goes with its rows, so that a replay sees the same."""
+The time is planned with the batch (`service.kafka.offsets`) and travels with its rows, so a replay sees the same time.
+"""
 
 
 def edge_rows(rows: Iterable[tuple[int, int, bytes]], now: int) -> pa.RecordBatch:
-    """The rows of an edge in a batch at time `now`, in the columns of `EDGE_SCHEMA`."""
+    """Return the rows of an edge in a batch at time `now`, in the columns of `EDGE_SCHEMA`."""
     import pyarrow as pa  # noqa: PLC0415 -- see the module's docstring
 
     columns = list(zip(*((*row, now) for row in rows), strict=True)) or [()] * 4

@@ -1,14 +1,15 @@
-"""What can go wrong while an operator runs on Spark, and how it is found again on the driver.
+"""Errors of operators on Spark, and how the driver recovers them from Spark's text.
 
     SparkStartError                Spark cannot start on this machine
-    UnfitExecutorsError            the executors of a cluster are not like the driver
+    CrashedExecutorsError          the executors of a cluster end as soon as they start
+    UnfitExecutorsError            the executors of a cluster differ from the driver
     SparkLostError                 the JVM of a session has ended
-    SourceLostError                the process that says what a source offers ends each time
+    SourceLostError                Spark's process that reports what a source offers ends each time
     OperatorFailedError
-    ├── UnmatchedRetractionError   the input took back a row that was never there, and the job says `unmatched: fail`
-    └── StateDamagedError          a blob that state refers to is not what it was when it was written
+    ├── UnmatchedRetractionError   the input retracted a row that was never there, and the job has `unmatched: fail`
+    └── StateDamagedError          a blob that state refers to has changed since it was written
 
-Spark carries an exception of a worker to the driver as text, inside a stack of its own. `surfaced` finds the last
+Spark carries an exception of a worker to the driver as text, inside its own stack trace. `surfaced` finds the last
 exception of this project in that text, whichever package it comes from.
 """
 
@@ -36,7 +37,7 @@ class CrashedExecutorsError(RowkindError):
 
 
 class UnfitExecutorsError(RowkindError):
-    """The executors of the cluster lack what the driver has."""
+    """The executors of the cluster lack something that the driver has."""
 
     exit_code = REFUSED
 
@@ -49,7 +50,7 @@ class UnfitExecutorsError(RowkindError):
 
 
 class SparkLostError(RowkindError):
-    """The JVM of a session ended by itself. Another session goes on from the checkpoint."""
+    """The JVM of a session ended by itself. Another session continues from the checkpoint."""
 
     retryable = True
 
@@ -61,7 +62,7 @@ class SparkLostError(RowkindError):
 
 
 class SourceLostError(RowkindError):
-    """The process that Spark starts to be told what a source offers ends whenever it is asked."""
+    """The process that Spark starts to find out what a source offers ends on every request."""
 
     retryable = True
 
@@ -70,21 +71,21 @@ class SourceLostError(RowkindError):
 
 
 class OperatorFailedError(RowkindError):
-    """An operator cannot go on; the query stops, and state stays as the last whole batch left it."""
+    """An operator cannot continue; the query stops, and state stays as the last complete batch left it."""
 
 
 class UnmatchedRetractionError(OperatorFailedError):
-    """The input retracted rows that are not there, and the job's policy is to fail.
+    """The input retracted rows that do not exist, and the job's policy is to fail.
 
     Look for a producer that sends `-U` or `-D` without the row's insert, a topic read from its middle, or a TTL shorter
-    than the rows live. With `unmatched: ignore` or `dead_letter` the job goes on and counts them.
+    than the rows live. With `unmatched: ignore` or `dead_letter` the job continues and counts them.
     """
 
 
 class StateDamagedError(OperatorFailedError):
-    """The state store returned other bytes than were put into it.
+    """The state store returned bytes other than those written to it.
 
-    `rowkind run --reset-state` builds the state anew from the topics.
+    `rowkind run --reset-state` rebuilds the state from the topics.
     """
 
 
@@ -98,11 +99,11 @@ _WORDS = (
     (re.compile(r"Error from python worker:\n.*?([^\n]+)\nPYTHONPATH was", re.DOTALL), "Python fails there: {0}"),
     (re.compile(r"stopped SparkContext"), "the cluster cannot start executors, as the logs of its workers should tell"),
 )
-"""What Spark says where a worker of Python does not come about, and what that means."""
+"""Spark's texts when a Python worker cannot be started, and their meaning."""
 
 
 def reason(error: Py4JJavaError) -> str:
-    """Why a cluster does not do what it is asked to, in a line."""
+    """Return in one line why a cluster does not do what it is asked to do."""
     said = str(error)
     for pattern, meaning in _WORDS:
         if found := pattern.search(said):
@@ -111,25 +112,25 @@ def reason(error: Py4JJavaError) -> str:
 
 
 def first_line(error: Py4JJavaError) -> str:
-    """The first line of what Java says, without the class and the full stop."""
+    """Return the first line of Java's message, without the class and the full stop."""
     return str(error.java_exception.getMessage() or error.java_exception).partition("\n")[0].rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
 class Surfaced:
-    """An exception of this project as it was raised in a worker: its qualified class name and its whole message."""
+    """An exception of this project as a worker raised it: its qualified class name and its whole message."""
 
     kind: str
     message: str
 
     @property
     def name(self) -> str:
-        """The class without its module."""
+        """The class name without its module."""
         return self.kind.rpartition(".")[2]
 
     @property
     def error(self) -> type[RowkindError] | None:
-        """The class itself, where it is one that a user can mend."""
+        """The class itself if it is a RowkindError, which a user can fix."""
         module, _, name = self.kind.rpartition(".")
         found = getattr(importlib.import_module(module), name)
         return found if issubclass(found, RowkindError) else None
@@ -144,10 +145,10 @@ _OURS = re.compile(
 
 
 def surfaced(error: BaseException) -> Surfaced | None:
-    """The exception of this project that made `error`, or None if none did.
+    """Return the exception of this project that caused `error`; None if none did.
 
-    The error itself, its causes and the text in which Spark wraps a worker's traceback are searched; of several in
-    one text the last one counts, as in any traceback.
+    The search covers the error itself, its causes, and the text in which Spark wraps a worker's traceback. Of several
+    in one text the last one counts, as in any traceback.
     """
     seen: set[int] = set()
     current: BaseException | None = error
@@ -166,13 +167,14 @@ def surfaced(error: BaseException) -> Surfaced | None:
 _TRACEBACK = "Traceback (most recent call last):\n"
 _PLACE = re.compile(r'File "[^"]*?(rowkind/[\w/]+\.py)", line (\d+)')
 _LOST = ("pyspark.", "py4j.", "EOFError", "OSError", "BrokenPipeError", "Connection", "TimeoutError", "MemoryError")
-"""Beginnings of names of exceptions that a worker raises because Java, a socket or memory is gone."""
+"""Name prefixes of exceptions that a worker raises because Java, a socket or memory is gone."""
 
 
 def unforeseen(said: str) -> str | None:
-    """What the code of this project raised in a worker that is none of its errors, and where; None if nothing.
+    """Return an unexpected exception that this project's code raised in a worker, with its place; None if none.
 
-    That is a bug, and the same batch fails again. It is read from the last traceback in the text of Spark's error.
+    Such an exception is a bug, and the same batch fails again. It is read from the last traceback in Spark's error
+    text.
     """
     _, found, last = said.rpartition(_TRACEBACK)
     lines = last.splitlines()

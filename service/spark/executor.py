@@ -1,10 +1,10 @@
-"""What a pod runs that is an executor of Spark's.
+"""The program of a pod that is a Spark executor.
 
-Spark gives such a pod one argument, `executor`, and says the rest in its environment. Its own images have a script
-that makes a command of that. In ours the program is `rowkind`, so that `rowkind executor` is reached by it, and one
-image does for the driver and for its executors.
+Spark gives such a pod one argument, `executor`, and all else in its environment. Spark's own images have a script that
+builds a command from these. In Rowkind's image the program is `rowkind`, so Spark runs `rowkind executor`, and one
+image serves the driver and its executors.
 
-An executor needs no folder to write to but those that Spark mounts: it runs in the first of them.
+An executor needs no writable folder except those that Spark mounts. It runs in the first of them.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _ARGUMENTS = {
 
 
 def become() -> None:
-    """Be an executor, from here to the end of the process. Raises SparkStartError if Spark has not asked for one."""
+    """Replace this process with a Spark executor. Raises SparkStartError if Spark has not asked for one."""
     folder = os.environ.get(_FOLDERS, ".").partition(",")[0]
     command = told(os.environ, folder)
-    # What the driver ships lands in the working folder, where workers look for it by its name alone.
+    # Files that the driver ships arrive in the working folder, where workers look for them by name.
     os.chdir(folder)
-    # The C library keeps what was freed in as many places as there are threads.
+    # The C library keeps freed memory in one arena per thread, up to this number.
     os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2", **os.environ, "TMPDIR": folder})  # noqa: S606 - no shell
 
 
 def told(environment: Mapping[str, str], folder: str) -> list[str]:
-    """The command that Spark's `environment` asks for, with its temporary files in `folder`. Raises SparkStartError."""
+    """Return the command for Spark's `environment`, with temporary files in `folder`. Raises SparkStartError."""
     if missing := [name for name in (*_ARGUMENTS.values(), _MEMORY) if not environment.get(name)]:
         raise SparkStartError(
             f"there is no {missing[0]}: Spark starts executors by itself, in pods, for `rowkind run --master k8s://…`."

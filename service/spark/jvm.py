@@ -1,16 +1,17 @@
-"""The JVM of a session whose master is local, in a third of the time that Spark's own scripts take.
+"""Starts the JVM of a session whose master is local, in a third of the time that Spark's own scripts take.
 
     our process ──stdin──▶ sh ──▶ java … PythonGatewayServer ──▶ a file with port and secret ──▶ pyspark's py4j client
 
-`bin/spark-submit` runs a shell and a JVM that finds out how to start the JVM. It also sets SPARK_HOME, by which every
-Python worker imports pyspark from a zip file, where modules have no compiled form: 1.2 s of CPU instead of 0.3. So
-the gateway's main class is started here, without SPARK_HOME, and workers import pyspark from where it is installed.
+`bin/spark-submit` runs a shell and a first JVM that works out how to start the actual JVM. It also sets SPARK_HOME,
+which makes every Python worker import pyspark from a zip file, without compiled modules: 1.2 s of CPU instead of 0.3 s.
+So Rowkind starts the gateway's main class directly, without SPARK_HOME, and workers import the installed pyspark.
 
-Half of what is then left is Java reading, checking and linking 20,000 classes. An **archive of classes** (class data
-sharing, JEP 350) has them ready to be mapped. It belongs to one Java, one set of jars, which others may follow, and one
-way to start. A JVM that finds none writes one as it exits by itself, under a name of its own, since others may do the
-same; whoever starts next puts it in place. A JVM that is killed in the middle leaves a file without a head, which is
-removed. An image has it packed, a quarter of its size, beside the libraries.
+Half of the remaining time is spent by Java on reading, checking and linking 20,000 classes. An **archive of classes**
+(class data sharing, JEP 350) holds them ready to be mapped. An archive belongs to one Java, one set of jars, which
+others may follow, and one set of start options. A JVM that finds no archive writes one when it exits by itself, under a
+unique name, since other JVMs may do the same. The next process that starts puts it in place. A JVM that is killed while
+writing leaves a file without a header, which is removed. An image contains the archive compressed to a quarter of its
+size, with the libraries.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ from rowkind.service.spark.errors import SparkStartError
 
 _MAIN = "org.apache.spark.api.python.PythonGatewayServer"
 
-# What Spark's own launcher passes, but for the incubating vector module: only its machine learning uses it, and with it
-# Java builds its graph of modules anew at each start.
+# The options that Spark's own launcher passes, except for the incubating vector module. Only Spark's machine learning
+# uses that module, and with it Java rebuilds its module graph at each start.
 _OPENED = (
     *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util")),
     *(f"java.base/java.util.{name}" for name in ("concurrent", "concurrent.atomic")),
@@ -63,16 +64,17 @@ MODULE_OPTIONS = (
 _FORKS = "rowkind.service.processes.forks"
 _STAND_IN = Path(__file__).with_name("stand_in")
 _ROOM = " " * 200
-"""For the command lines of what is forked."""
+"""Room for the command lines of forked processes."""
 
 _SHELL = ("/bin/sh", "-c", """trap '' TERM; "$@"; code=$?; rm -rf -- "$0"; exit $code""")
-"""What Java runs under, with the folder of its temporary files, which are gone when it is, however it ended.
+"""The shell that Java runs under. `$0` is the folder of Java's temporary files, which the shell removes when Java ends.
 
-It ignores SIGTERM, and so does what Java starts. Who stops a service may send it to all of its processes, as systemd
-does, and what a batch needs must be there until our process has let it finish."""
+The shell ignores SIGTERM, and so do Java and its children. A service manager such as systemd may send SIGTERM to all
+processes of a service. Everything that a batch needs must keep running until our process has let the batch finish.
+"""
 
 _LONGEST = 40
-"""How long the path of the system's folder for temporary files may be for a socket in a folder there to have a name."""
+"""The longest path of the system's temporary folder with which a socket in a folder below it can still have a name."""
 
 _OF_A_JOB = ("-D", "-Xmx", "-XX:MaxDirectMemorySize")
 
@@ -83,21 +85,21 @@ _FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _POLL_SECONDS = 0.01
 _FOLDER, _ALIVE = "rowkind-", "alive"
 _GIVEN_UP_SECONDS = 600
-"""After which an archive that is not whole counts as left behind. Writing one takes some ten."""
+"""Age in seconds at which an incomplete archive counts as abandoned. Writing one takes about 10 s."""
 
 _CHUNK = 1 << 20
 _TIGHTLY = 9
-"""The level of compression: a sixth smaller than by the lowest, and read as quickly."""
+"""Compression level: a sixth smaller than the lowest level, and read as quickly."""
 
 _UNUSED_SECONDS = 30 * 86_400
-"""After which an archive that no JVM was started with is dropped: of a Java or of jars that are gone."""
+"""Age in seconds at which an archive that no JVM was started with is removed: its Java or jars are gone."""
 
 
 def java() -> str:
-    """The path of the Java that is to be used: JAVA_HOME's, or the path's.
+    """Return the path of the Java to use, from JAVA_HOME or else from the path.
 
     Raises:
-        SparkStartError: There is none.
+        SparkStartError: There is no Java.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
@@ -110,7 +112,7 @@ def java() -> str:
 
 
 def java_version() -> str:
-    """The version of the Java that is to be used, as the file beside it says; `unknown` where there is none."""
+    """Return the version of the Java to use, from its `release` file; `unknown` if there is none."""
     said = ""
     with suppress(SparkStartError, OSError):
         said = (Path(java()).resolve().parents[1] / "release").read_text()
@@ -119,15 +121,15 @@ def java_version() -> str:
 
 
 def python() -> str:
-    """What the JVM of a local session runs as Python: a program that has it forked (`processes.forks`), if possible."""
+    """Return the JVM's Python in a local session: if possible, a program that asks for forks (`processes.forks`)."""
     able = hasattr(os, "pidfd_open") and os.access(_STAND_IN, os.X_OK)
     return str(_STAND_IN) if able else sys.executable
 
 
 def launch(options: Sequence[str], more: Path | None = None) -> None:
-    """Start a JVM with these options, unless there is one, and do not wait for it. It ends when this process does.
+    """Start a JVM with these options, unless one is running, without waiting for it. It ends when this process does.
 
-    It has the jars in the folder `more` beside Spark's own.
+    Its class path has the jars in the folder `more` in addition to Spark's own.
 
     Raises:
         SparkStartError: There is no Java.
@@ -139,35 +141,35 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
     configuration = [os.environ[name] for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if os.environ.get(name)]
     first = os.pathsep.join([*configuration, f"{jars}/*"])
     path = f"{first}{os.pathsep}{more}/*" if more else first
-    # Classes cannot be archived where folders come first.
+    # Classes cannot be archived if the class path begins with folders.
     archived = [] if configuration else class_archive(program, jars, [path, *options], [first, *options])
     short = len(tempfile.gettempdir()) <= _LONGEST
     folder, alive = temporary_folder(tempfile.gettempdir() if short else "/tmp")  # noqa: S108 - it makes one of our own
     command = [*_SHELL, folder, program, "-cp", path]
     command += [*MODULE_OPTIONS, *options, f"-Djava.io.tmpdir={folder}", *archived, _MAIN]
-    # Spark starts `python3` from the path unless told otherwise, which has other packages or none. Where the driver has
-    # no Python it does not look for data sources in modules called `pyspark_…`, two processes on the way to our own.
+    # By default Spark starts `python3` from the path, which has other packages or none. If the driver has no Python,
+    # Spark does not search modules called `pyspark_…` for data sources, which would take two processes.
     address = str(Path(folder, "forks"))
     pythons = {"PYSPARK_PYTHON": python(), "PYSPARK_DRIVER_PYTHON": "none"}
     pythons |= {"ROWKIND_PYTHON": sys.executable, "ROWKIND_STAND_IN": address}
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | pythons
-    # The C library keeps what was freed in as many places as there are threads, 100 MB of it.
+    # By default the C library keeps freed memory in one arena per thread, about 100 MB here.
     environment.setdefault("MALLOC_ARENA_MAX", "2")
     told = Path(folder, "gateway")
     environment |= {_FILE: str(told), "TMPDIR": folder}
-    # A group of its own: Ctrl-C at a terminal is for our process, which lets the batch finish. What it prints is no
-    # output of ours, and whoever reads that need not wait for its end.
+    # A process group of its own: Ctrl-C at a terminal is meant for our process, which lets the batch finish. Java's
+    # standard output goes to standard error, so that a reader of our output need not wait for Java's end.
     with alive:
         process = subprocess.Popen(  # noqa: S603 - our own command line
             command, stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0, pass_fds=[alive.fileno()]
         )
-    # By its name: it is of who knows all that is to be loaded.
+    # Imported by name, because it belongs to a layer above, which knows all modules to load.
     forks: _Child | None = import_module(_FORKS).fork(address, 2)
     forks = forks or subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, "-m", _FORKS, address, _ROOM],
         stdin=subprocess.PIPE,
         stdout=2,
-        # Spark wants its workers to hash alike.
+        # Spark requires its workers to hash alike.
         env=environment | {"PYTHONHASHSEED": "0"},
         process_group=0,
     )
@@ -175,9 +177,9 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
 
 
 def temporary_folder(parent: str) -> tuple[str, IO[bytes]]:
-    """A folder for a JVM's temporary files, and a file that is locked for as long as somebody has it open.
+    """Return a folder for a JVM's temporary files, and a file in it that stays locked while a process has it open.
 
-    What is left of JVMs that were killed together with the shell that cleans up after them, 60 MB of each, goes.
+    Folders left by JVMs that were killed together with their clean-up shell, 60 MB each, are removed.
     """
     for mark in Path(parent).glob(f"{_FOLDER}*/{_ALIVE}"):
         with suppress(OSError), mark.open("rb") as file:
@@ -187,14 +189,14 @@ def temporary_folder(parent: str) -> tuple[str, IO[bytes]]:
     draft = Path(folder, f"{_ALIVE}.new")
     alive = draft.open("wb")
     fcntl.flock(alive, fcntl.LOCK_EX)
-    # Nobody else finds it before it is locked.
+    # The final name appears only once the file is locked.
     draft.rename(Path(folder, _ALIVE))
     return folder, alive
 
 
 @contextmanager
 def gateway(options: Sequence[str], more: Path | None = None) -> Iterator[None]:
-    """Inside, pyspark connects to the JVM that was launched, or to one as `launch` starts it; or it has one already.
+    """Inside the block, pyspark can connect to the launched JVM, or to one started now, unless it already has one.
 
     Raises:
         SparkStartError: There is no Java, or none that runs Spark.
@@ -213,11 +215,11 @@ def gateway(options: Sequence[str], more: Path | None = None) -> Iterator[None]:
 
 
 def ended() -> int | None:
-    """The exit code of the JVM that pyspark was connected to, as a shell has it; None if it lives.
+    """Return the exit code of the JVM that pyspark was connected to, as a shell has it; None if it is running.
 
-    One that does not answer any more has a moment to end.
+    A JVM that no longer answers gets a few seconds to end.
     """
-    # Spark's own scripts have started the JVM of a session on a cluster.
+    # Spark's own scripts started the JVM of a session on a cluster.
     process = _running[0].process if _running else getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - as above
     if process is None:
         return None
@@ -235,7 +237,7 @@ def drop_ended() -> None:
 
 
 def end() -> None:
-    """Let the JVM end, if it was started here, and put the archive in place that it leaves. No session comes after."""
+    """End the JVM if it was started here, and put the archive that it leaves in place. No session may follow."""
     while _running:
         jvm = _running.pop()
         jvm.process.communicate()
@@ -244,7 +246,7 @@ def end() -> None:
 
 
 class _Child(Protocol):
-    """What forks, as a program or as a child of this process."""
+    """The process that forks workers: a separate program, or a child of this process."""
 
     @property
     def stdin(self) -> IO[bytes] | None: ...
@@ -256,9 +258,9 @@ class _Child(Protocol):
 
 @dataclass(frozen=True)
 class _Jvm:
-    """A JVM, and what forks for it, which live for as long as their standard input is open.
+    """A JVM, and the process that forks for it. Both run as long as their standard input is open.
 
-    `told` is the file in which it says where it is.
+    `told` is the file in which the JVM writes its port and secret.
     """
 
     process: subprocess.Popen[bytes]
@@ -267,14 +269,14 @@ class _Jvm:
     forks: _Child
 
     def leave(self) -> None:
-        """Let what forks end, once all that it has forked has ended."""
+        """Let the forking process end, once all its forked processes have ended."""
         assert self.forks.stdin is not None, "it is piped"
         self.forks.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self.forks.wait(_LAST_WORDS_SECONDS)
 
     def address(self) -> tuple[int, str]:
-        """The port and the secret of its gateway, once it has begun. Raises SparkStartError if it ends before."""
+        """Wait for the gateway, and return its port and secret. Raises SparkStartError if the JVM ends before."""
         while self.process.poll() is None:
             if self.told.exists():
                 content = self.told.read_bytes()
@@ -291,14 +293,14 @@ _running: list[_Jvm] = []
 
 
 def class_archive(program: str, jars: Path, options: Sequence[str], *or_else: Sequence[str]) -> list[str]:
-    """The options by which a JVM takes classes from the archive, or leaves one; none where there is no cache.
+    """Return the options by which a JVM reads the class archive, or writes one; none if there is no cache.
 
-    The archive of a JVM with the options `or_else` will do, too: one whose class path this one's begins with.
+    An archive for the options `or_else` will do as well if this JVM's class path begins with that archive's.
     """
     archives = [cache() / f"classes-{_identity(program, jars, each)}.jsa" for each in (options, *or_else)]
-    # An archive that Java does not like, after all, is no news for a user.
+    # Users need not know that Java rejected an archive.
     quiet = ["-Xshare:auto", "-Xlog:cds*=off"]
-    # The folder may be for reading only, or another that starts just now was quicker.
+    # The folder may be read-only, or another process that starts at the same time may have been faster.
     with suppress(OSError):
         cache().mkdir(parents=True, exist_ok=True)
         _put_in_place()
@@ -315,7 +317,7 @@ def class_archive(program: str, jars: Path, options: Sequence[str], *or_else: Se
 
 
 def pack() -> None:
-    """Put the archives of the cache, packed, where `class_archive` of the same installation finds them."""
+    """Write the cache's archives, compressed, to where `class_archive` of the same installation finds them."""
     import pyarrow as pa  # noqa: PLC0415 -- slow to load, and only for an image
 
     for archive in cache().glob("classes-*.jsa"):
@@ -345,7 +347,7 @@ def _packed(archive: Path) -> Path:
 
 
 def _identity(program: str, jars: Path, options: Sequence[str]) -> str:
-    """What an archive belongs to, as a short name: this Java, these jars, these options but for those of one job."""
+    """Return a short name for an archive's Java, jars and start options, except for options of one job."""
     real = Path(program).resolve()
     folder = jars.stat()
     same = (option for option in options if not option.startswith(_OF_A_JOB))
@@ -354,13 +356,13 @@ def _identity(program: str, jars: Path, options: Sequence[str]) -> str:
 
 
 def _put_in_place() -> None:
-    """Give the archives that JVMs have left their names, and drop those that nobody uses any more. Raises OSError."""
+    """Give archives that JVMs have left their final names, and remove those no longer used. Raises OSError."""
     for archive in cache().glob("classes-*.jsa"):
         if time.time() - archive.stat().st_mtime > _UNUSED_SECONDS:
             archive.unlink()
     for part in cache().glob("classes-*.part"):
         with part.open("rb") as file:
-            # Java writes the head last.
+            # Java writes the header last.
             whole = any(file.read(8))
         if whole:
             part.replace(part.with_name(f"{part.name.partition('.')[0]}.jsa"))

@@ -1,8 +1,8 @@
-"""Executors as pods of a Kubernetes cluster, and the driver where this process is, in a pod or not.
+"""Executors as pods of a Kubernetes cluster. The driver is this process, in a pod or not.
 
-Spark itself asks the cluster for the pods, and waits for ever for those that it does not get, without a word. So
-what it asks for is looked at before, by the same client with the same settings (`check`), and what keeps pods from
-running is told while they are awaited (`ails`). Neither leaves anything in the cluster.
+Spark asks the cluster for the pods, and waits silently and indefinitely for those that it does not get. So `check`
+tests beforehand what Spark will ask for, with the same client and settings. While pods are awaited, `ails` reports what
+keeps them from running. Neither leaves anything in the cluster.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _BAD_CREDENTIALS, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
 _ON_ITS_WAY = {"ContainerCreating", "PodInitializing"}
 
 SETTINGS = {
-    # Spark puts the address that the driver listens at in the place of spark.driver.host, and if that is 0.0.0.0
-    # executors look for it there (SPARK-58748).
+    # Spark replaces spark.driver.host with the address on which the driver listens. If that is 0.0.0.0, executors look
+    # for the driver there (SPARK-58748).
     "spark.kubernetes.executor.useDriverPodIP": "false",
-    # Executors have their settings from the driver. Of these things a driver that is no pod of Spark's own makes none,
-    # and so needs no right to make or to remove them.
+    # Executors get their settings from the driver. A driver that is not a pod of Spark's own creates none of these
+    # objects, so it needs no right to create or remove them.
     "spark.kubernetes.executor.disableConfigMap": "true",
     "spark.kubernetes.driver.service.deleteOnTermination": "false",
     "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
     "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
-    # Spark gives up when it has lost so many executors. A job runs for months, and loses some in the course of them.
+    # Spark gives up after a number of lost executors. A job runs for months, and loses some over time.
     "spark.executor.failuresValidityInterval": "1h",
 }
 
@@ -47,16 +47,16 @@ def is_kubernetes(master: str) -> bool:
 
 
 def address(master: str) -> str:
-    """The URL of the API server, with its port."""
+    """Return the URL of the API server, with its port."""
     url = master.removeprefix(_SCHEME)
     parts = urlsplit(url if "://" in url else f"https://{url}")
     return f"{parts.scheme}://{parts.netloc}" + ("" if parts.port else f":{_PORTS[parts.scheme]}")
 
 
 def check(jvm: Any, master: str) -> None:
-    """Find out whether the cluster will let a driver have executors there. Raises SparkStartError.
+    """Check whether the cluster allows a driver to have executors there. Raises SparkStartError.
 
-    To be called before there is a session: it is Spark's settings as they come of the driver's files that count.
+    It must be called before there is a session, because only the settings from the driver's files count.
     """
     conf = jvm.org.apache.spark.SparkConf()
     if not any(conf.contains(name) for name in _IMAGES):
@@ -83,7 +83,7 @@ def check(jvm: Any, master: str) -> None:
 
 
 def ails(spark: SparkSession) -> str:
-    """What keeps executors from running, as far as the cluster tells; empty if nothing does, or nobody knows."""
+    """Return what keeps executors from running, as far as the cluster reports it; empty if nothing is known."""
     context: Any = spark.sparkContext
     jvm, conf = context._jvm, context._jsc.sc().conf()  # noqa: SLF001 -- there is no other way to Spark's client
     namespace = conf.get(_NAMESPACE, _USUAL)
@@ -99,7 +99,7 @@ def ails(spark: SparkSession) -> str:
 
 
 def _reasons(status: Any) -> Iterator[str]:
-    """Why a pod with this status does not run, or did not for long."""
+    """Yield why a pod with this status is not running, or ended early."""
     for condition in status.getConditions():
         if condition.getType() == "PodScheduled" and condition.getStatus() == "False":
             yield f"a pod has no node: {condition.getMessage()}"
@@ -112,13 +112,13 @@ def _reasons(status: Any) -> Iterator[str]:
 
 
 def _line(what: str, message: str | None) -> str:
-    """Both in one line, of what a container has said its last one."""
+    """Return both in one line, with only the last line of a container's message."""
     last = (message or "").strip().rpartition("\n")[2]
     return f"{what}: {last}" if last else what
 
 
 def _may(jvm: Any, client: Any, namespace: str, verb: str) -> bool:
-    """Whether the cluster lets us do that with pods."""
+    """Whether the cluster allows this driver to do that with pods."""
     review = jvm.io.fabric8.kubernetes.api.model.authorization.v1.SelfSubjectAccessReviewBuilder()
     asked = review.withNewSpec().withNewResourceAttributes().withNamespace(namespace).withVerb(verb)
     whole = asked.withResource("pods").endResourceAttributes().endSpec().build()
@@ -126,7 +126,10 @@ def _may(jvm: Any, client: Any, namespace: str, verb: str) -> bool:
 
 
 def _refusal(jvm: Any, client: Any, conf: Any) -> tuple[int, str] | None:
-    """Code and reason with which the cluster would refuse a pod as executors are to be, but for what Spark adds."""
+    """Return the code and reason of the cluster's refusal of a pod like an executor's, from a dry run; None if none.
+
+    The pod lacks the parts that Spark adds.
+    """
     kubernetes = jvm.org.apache.spark.deploy.k8s
     template = conf.get("spark.kubernetes.executor.podTemplateFile", "")
     image = next(conf.get(name) for name in _IMAGES if conf.contains(name))
@@ -150,7 +153,7 @@ def _refusal(jvm: Any, client: Any, conf: Any) -> tuple[int, str] | None:
 
 @contextmanager
 def _client(jvm: Any, conf: Any, master: str) -> Iterator[Any]:
-    """Spark's client, as its driver has it in this mode."""
+    """Yield Spark's client, as its driver has it in this mode."""
     kubernetes = jvm.org.apache.spark.deploy.k8s
     kind = getattr(getattr(kubernetes, "SparkKubernetesClientFactory$ClientType$"), "MODULE$").Driver()
     namespace, nothing = jvm.scala.Option.apply(conf.get(_NAMESPACE, _USUAL)), jvm.scala.Option.empty()
@@ -163,19 +166,19 @@ def _client(jvm: Any, conf: Any, master: str) -> Iterator[Any]:
 
 
 def _code(error: Py4JJavaError) -> int:
-    """The status that the API server gave, 0 if it is another error."""
+    """Return the API server's status code; 0 for any other error."""
     java: Any = error.java_exception
     return int(java.getCode()) if java.getClass().getSimpleName() == "KubernetesClientException" else 0
 
 
 def _said(error: Py4JJavaError) -> str:
-    """What the API server said."""
+    """Return the API server's message."""
     status = error.java_exception.getStatus()
     return str(status.getMessage()) if status is not None else first_line(error)
 
 
 def _why(error: Py4JJavaError) -> str:
-    """Why the API server gave no answer that is of use, and what to do about it."""
+    """Return why the API server gave no usable answer, and what to do about it."""
     causes: list[Any] = []
     cause = error.java_exception
     while cause is not None:

@@ -1,8 +1,8 @@
-"""One stateful processor for every stage: blocks of one shard in, blocks for the shards of deeper stages out.
+"""The one stateful processor for every stage: blocks of one shard in, blocks for the shards of deeper stages out.
 
-Per batch and shard: blocks for a deeper level go on as they are. Those for this one are joined into one batch, and the
-stage loop (`service.execute.stage`) runs over it. What leaves the stage is split by shard and cut into blocks. Counters
-and dead letters go straight to the writer.
+Per batch and shard, blocks for a deeper level are passed on unchanged. Blocks for this level are joined into one batch,
+and the stage loop (`service.execute.stage`) runs over it. The output is split by shard and cut into blocks. Counters
+and dead letters go directly to the writer.
 
 The class and everything that it holds are pickled by module name, so all of it must be importable in a worker.
 """
@@ -39,9 +39,9 @@ from rowkind.service.spark.worker_memory import freeze_long_lived_objects, relea
 
 
 def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
-    """The blocks that the processor makes of these.
+    """Return the blocks that the processor makes from these.
 
-    In its time mode Spark would set up timers in every task that nobody uses, 7 ms each.
+    The time mode is "None": in the other modes Spark sets up unused timers in every task, 7 ms each.
     """
     return blocks.groupBy("shard").transformWithState(processor, EDGE_SCHEMA, "Append", "None")
 
@@ -50,9 +50,9 @@ def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
 class Level:
     """A level of a graph.
 
-    - `members`: its operators, each before those that it feeds. There may be none: all goes on then, also what is for
-      the writer, whose level this may be, where a checkpoint has more stages than the graph is deep.
-    - `number`: its own. `writer`: that of the writer's level.
+    - `members`: its operators, each before those that it feeds. If a checkpoint has more stages than the graph has
+      levels, there are none, and everything is passed on. Such a level may even be the writer's.
+    - `number`: its own number. `writer`: the number of the writer's level.
     - `labels`: Spark's label of each shard (`placement`).
     """
 
@@ -66,12 +66,12 @@ class OperatorProcessor(StatefulProcessor):
     """Runs the members of a level over the shard that Spark groups by.
 
     Args:
-        level: theirs.
-        unmatched: what becomes of a retraction that finds no row. It is counted in any case.
-        promises: what becomes of a change that a table's promises do not allow. It is counted in any case.
+        level: the level of the members.
+        unmatched: what happens to a retraction that finds no row. It is counted in any case.
+        promises: what happens on a change that violates a table's declared constraints. It is counted in any case.
         limits: of the run cache.
-        write: takes what a task has for the writer, at the task's end, and the time of the batch; without, it goes on
-            as rows.
+        write: called at a task's end with the blocks for the writer and the time of the batch. Without it, they are
+        passed on as rows.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class OperatorProcessor(StatefulProcessor):
         self._map: MapState | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the map of the stage; Spark calls this at the start of every task."""
+        """Open the map of the stage. Spark calls this at the start of every task."""
         freeze_long_lived_objects("operator")
         self._map = open_map(handle)
 
@@ -118,7 +118,7 @@ class OperatorProcessor(StatefulProcessor):
             yield from self._out(self._level.labels[shard], level, block.to_bytes())
 
     def _out(self, label: int, level: int, block: bytes) -> Iterator[Row]:
-        """A block as a row, unless this task writes it."""
+        """Yield a block as a row, or keep it if this task writes it."""
         if self._write is None:
             yield Row(shard=label, level=level, block=block, now=self._now)
         else:
@@ -126,9 +126,9 @@ class OperatorProcessor(StatefulProcessor):
             self._blocks.append(pa.py_buffer(block))
 
     def close(self) -> None:
-        """Write; Spark calls this at the end of every task, before it commits the state.
+        """Write the blocks. Spark calls this at the end of every task, before it commits the state.
 
-        Should that fail, the task is done again, on the state before it, and finds that all is written.
+        If the commit fails, the task is repeated on the state before it, and finds that everything is already written.
         """
         if self._write is not None and self._blocks:
             self._write(self._blocks, self._now)
@@ -136,9 +136,9 @@ class OperatorProcessor(StatefulProcessor):
         release_freed_memory()
 
     def apply(self, shard: int, blocks: list[Block], now: int) -> Iterator[tuple[int, int, Block]]:
-        """The blocks that one batch of a shard gives, each with the shard and the level that it goes to.
+        """Yield the output blocks of one batch of a shard, each with its target shard and level.
 
-        One carries the counters to the writer.
+        One more block carries the counters to the writer.
         """
         counters: dict[str, float] = {}
         for to, level, piece in pieces(self._run(shard, blocks, now, counters)):
@@ -146,7 +146,7 @@ class OperatorProcessor(StatefulProcessor):
         yield shard, self._level.writer, Block(counters=counters)
 
     def _run(self, shard: int, blocks: list[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
-        """What leaves the stage; the list of blocks is empty afterwards."""
+        """Yield the output of the stage. The list of blocks is empty afterwards."""
         assert self._map is not None, "Spark has called `init`"
         cache = worker_cache(self._limits)
         cache.drop_removed()
@@ -164,7 +164,7 @@ class OperatorProcessor(StatefulProcessor):
             add(counters, output.tally.counters)
 
     def _leave(self, shard: int, output: MemberOutput) -> Iterator[Part]:
-        """What leaves the stage of one member's output: changes and dead letters."""
+        """Yield the part of one member's output that leaves the stage: changes and dead letters."""
         member = output.member
         if self._promises == "fail":
             for each in output.broken:
@@ -181,7 +181,7 @@ class OperatorProcessor(StatefulProcessor):
             yield from ((shard, self._level.writer, Batch.of_letters(member.explain(each))) for each in output.left_out)
 
     def _pass_time(self, marks: Sequence[TimeMarks], now: int, state: SparkState) -> tuple[Watermarks, Watermarks]:
-        """The watermarks before the batch and after it, kept with the state of the shard."""
+        """Return the watermarks before and after the batch, and store the latter with the state of the shard."""
         if not self._clocks:
             return Watermarks(), Watermarks()
         store = state.store(watermarks.STATE)
@@ -191,7 +191,7 @@ class OperatorProcessor(StatefulProcessor):
         return before, after
 
     def _letters(self, member: Member, lost: Changes) -> Batch:
-        """What the policy makes of unmatched retractions."""
+        """Apply the policy for unmatched retractions. Raises UnmatchedRetractionError if it is to fail."""
         if not len(lost):
             return Batch.empty()
         if self._unmatched == "fail":

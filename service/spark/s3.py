@@ -1,12 +1,12 @@
-"""Checkpoints on S3, or on what has its API: the jars that pyspark lacks for it, and how they are set.
+"""Checkpoints on S3 or a compatible store: the jars that pyspark lacks for it, and the settings.
 
-Hadoop's own package asks for one jar of 600 MB with all of Amazon's services. What it uses of them comes in parts of
-13 MB together, without the libraries that Spark has in other versions. S3 has no rename: a file of a log is there when
-its upload has been completed, which Spark's manager of checkpoints for such stores relies on.
+Hadoop's own package requires one jar of 600 MB with all of Amazon's services. The parts that it uses take 13 MB
+together, without the libraries that Spark has in other versions. S3 has no rename. A log file appears when its upload
+completes, and Spark's checkpoint manager for such stores relies on that.
 
-Credentials come from where Amazon's tools look for them: the environment, `~/.aws`, a web identity, the machine.
-Another server is named by AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL. Whoever has a configuration of Spark's or Hadoop's
-says all of this there.
+Credentials come from the places that Amazon's tools use: the environment, `~/.aws`, a web identity, the machine.
+AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL names another server. If SPARK_CONF_DIR or HADOOP_CONF_DIR is set, that
+configuration must set all of this instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from rowkind.service.machine.jars import Module, fetched
 
 HADOOP, _SDK = "3.5.0", "2.35.4"
-"""The version that pyspark has of Hadoop, and the one that this has of Amazon's libraries."""
+"""The Hadoop version of pyspark, and the version of Amazon's libraries that this Hadoop uses."""
 
 _MODULES: tuple[Module, ...] = tuple(
     ("software.amazon.awssdk", name, _SDK) for name in ("s3", "s3-transfer-manager", "sts")
@@ -27,7 +27,7 @@ _MODULES: tuple[Module, ...] = tuple(
 _ALONE: tuple[Module, ...] = (
     ("org.apache.hadoop", "hadoop-aws", HADOOP),
     ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
-    # The newest that there is; what it has for checkpoints is what Spark 4.3 expects.
+    # The newest version available. Its checkpoint classes are those that Spark 4.3 expects.
     ("org.apache.spark", "spark-hadoop-cloud_2.13", "4.1.1"),
 )
 _SPARKS = ("io.netty", "org.slf4j", "commons-codec", "commons-logging", "org.apache.httpcomponents")
@@ -36,7 +36,7 @@ _MANAGER = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFil
 
 
 def jars(checkpoint: str) -> Path | None:
-    """The folder of the jars that this checkpoint needs, fetched on the first call; None if none.
+    """Return the folder of the jars that this checkpoint needs, downloaded on the first call; None if it needs none.
 
     Raises DownloadError.
     """
@@ -46,7 +46,7 @@ def jars(checkpoint: str) -> Path | None:
 
 
 def settings(checkpoint: str) -> Mapping[str, str]:
-    """Spark's settings for this checkpoint."""
+    """Return Spark's settings for this checkpoint."""
     if not _is_there(checkpoint):
         return {}
     found = {"spark.sql.streaming.checkpointFileManagerClass": _MANAGER}
@@ -61,7 +61,7 @@ def settings(checkpoint: str) -> Mapping[str, str]:
 
 
 def endpoint(checkpoint: str) -> str | None:
-    """The address of the server on which this checkpoint lies, if another than Amazon's is named."""
+    """Return the address of this checkpoint's server if one other than Amazon's is named."""
     if not _is_there(checkpoint):
         return None
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")

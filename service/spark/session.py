@@ -1,8 +1,8 @@
-# ruff: noqa: SLF001 - Hadoop's file systems are to be had through Spark's gateway only
+# ruff: noqa: SLF001 - Hadoop's file systems are available only through Spark's gateway
 """The Spark session that a job runs in.
 
-Everything a job relies on is set here and nowhere else. What was measured is in the commit that set it; what only
-silences or bounds something says so next to it.
+Every setting that a job relies on is set here and nowhere else. Measurements are in the commit that introduced a
+setting. Settings that only silence or bound something have a comment.
 """
 
 from __future__ import annotations
@@ -41,33 +41,36 @@ _STATE_STORE = "spark.sql.streaming.stateStore"
 _SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
-    # State: RocksDB, small commits, bounded native memory. Rows are counted by the operators themselves, so that
-    # RocksDB need not look up every key that it writes.
+    # State: RocksDB, small commits, bounded native memory. The operators count rows themselves, so RocksDB need not
+    # look up every key that it writes.
     f"{_STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",
     f"{_STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
-    # Rowkind knows whose a folder is (`service.checkpoint.checkpoint`). Spark takes the draft of a log's first file, as
-    # a kill leaves it, for another query's.
+    # Rowkind knows which job a folder belongs to (`service.checkpoint.checkpoint`). After a kill, Spark would take the
+    # draft of a log's first file for another query's.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
-    # How often an idle query asks for new data. Every 10 ms, Spark's default, takes 14 % of a core.
+    # How often in ms an idle query asks for new data. Spark's default of 10 ms takes 14% of a core.
     "spark.sql.streaming.pollingDelay": "50",
-    # An edge has few rows, each of which is a block: compiling a plan for them costs more than it ever saves.
+    # An edge has few rows, each of which is a block. Compiling a plan for them costs more than it saves.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Over TCP a task's first block waits 40 ms for the acknowledgement of what went before it.
+    # Over TCP, a task's first block waits 40 ms for the acknowledgement of the data sent before it.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Some tasks tell their workers of it and others do not, and each of the two kinds would have workers of its own.
+    # Only some kinds of task pass this setting on. Since workers are pooled by settings, leaving it on would double
+    # them.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    # What Spark sets aside of the heap for itself; at 300 MB, its default, it refuses a heap of less than 450.
+    # The part of the heap that Spark reserves for itself. With the default of 300 MB, Spark refuses a heap below 450
+    # MB.
     "spark.testing.reservedMemory": str(64 << 20),
     "spark.ui.showConsoleProgress": "false",
 }
 
 _JAVA_OPTIONS = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=128m")
-"""The JVM moves blocks and plans batches; no loop over rows runs in it that the optimising compiler would speed up. It
-alone took a fifth of a core for minutes. Without it Java reserves 48 MB for compiled code, of which a job fills 35 in
-its first minute; once they are full, it interprets."""
+"""The JVM moves blocks and plans batches, and runs no loop over rows that the optimising compiler would speed up. That
+compiler alone took a fifth of a core for minutes. Without it Java reserves 48 MB for compiled code, of which a job
+fills 35 MB in its first minute. Once the space is full, Java interprets.
+"""
 
 _USUAL = Budget()
 
@@ -79,12 +82,13 @@ _DAEMON = "rowkind.service.processes.worker_daemon"
 _SHIPPED = "rowkind.zip"
 
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""How checkpoint files on a local disk are written. Spark's default for them starts several processes per file (chmod,
-readlink), which took half of a small batch. Both put a file in place by an atomic rename."""
+"""The class that writes checkpoint files on a local disk. Spark's default starts several processes per file (chmod,
+readlink), which took half of a small batch. Both classes put a file in place by an atomic rename.
+"""
 
 
 def begin(checkpoint: str, budget: Budget = _USUAL) -> None:
-    """Let the JVM of a local session start while there is something else to do.
+    """Start the JVM of a local session early, so that it starts while the caller does other work.
 
     Raises SparkStartError or DownloadError.
     """
@@ -93,34 +97,34 @@ def begin(checkpoint: str, budget: Budget = _USUAL) -> None:
 
 
 def _local_options(budget: Budget) -> list[str]:
-    """What a JVM here is started with. Blocks lie outside of the heap for a moment."""
+    """Return the options of a JVM on this machine. Blocks are briefly held outside the heap."""
     return [f"-Xmx{budget.heap}", f"-XX:MaxDirectMemorySize={budget.direct}", *_java_options()]
 
 
 def _java_options() -> tuple[str, ...]:
-    """The options of the driver's JVM but for its memory, which Spark wants to be told otherwise on a cluster."""
+    """Return the options of the driver's JVM except for its memory, which Spark sets differently on a cluster."""
     return (*_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={_logging().as_uri()}")
 
 
 def session(
     name: str, *, master: str, parallelism: int, checkpoint: str, budget: Budget = _USUAL, code: Code | None = None
 ) -> SparkSession:
-    """The session for a job; it becomes the process's only one.
+    """Return the session for a job. It becomes the process's only session.
 
     Args:
-        name: shows in the cluster's listings.
-        master: Spark's master URL; with `local[…]` everything runs in this process and one JVM.
+        name: the name in the cluster's listings.
+        master: Spark's master URL. With `local[…]` everything runs in this process and one JVM.
         parallelism: partitions of every shuffle. A checkpoint fixes it at its first batch.
         checkpoint: folder or URL under which queries keep their checkpoints.
-        budget: of the JVM, where it is started here, and of the state stores.
-        code: of the job's own functions, which executors on other machines are given.
+        budget: memory of the JVM, if it is started here, and of the state stores.
+        code: the job's own functions, which are shipped to executors on other machines.
 
     Raises:
         SparkStartError: There is no Java, or none that runs Spark, or no such master.
-        DownloadError: What the checkpoint needs is not to be had.
+        DownloadError: The checkpoint's jars cannot be downloaded.
     """
     local = is_local(master)
-    # As `service.spark.jvm` says to the JVM. Executors on other machines may have theirs elsewhere.
+    # The same as in `service.spark.jvm`. Executors on other machines may have Python elsewhere.
     here = python() if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = here, sys.executable
     jars = s3.jars(checkpoint)
@@ -144,7 +148,7 @@ def session(
 
 
 def _of_driver(master: str, checkpoint: str, jars: Path | None) -> dict[str, str]:
-    """What a session of its own needs besides, whose JVM is started for it."""
+    """Return further settings for a session whose JVM is started for it."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
@@ -152,13 +156,13 @@ def _of_driver(master: str, checkpoint: str, jars: Path | None) -> dict[str, str
         **s3.settings(checkpoint),
     }
     if is_local(master):
-        # One process has no need to be seen on the network, nor of blocks that are packed for the way.
+        # A single process needs neither to be reachable over the network nor to compress blocks for transport.
         own = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         return {**settings, **own, "spark.shuffle.compress": "false"}
     return {
         **settings,
         **({} if jars is None else {"spark.jars": ",".join(map(str, sorted(jars.glob("*.jar"))))}),
-        # Where an executor finds what `_ship` gives it, in the folder that it runs in; for the daemon too.
+        # The file from `_ship` in the executor's working folder, for the daemon as well.
         "spark.executorEnv.PYTHONPATH": _SHIPPED,
         "spark.driver.extraJavaOptions": " ".join(_java_options()),
         **(kubernetes.SETTINGS if kubernetes.is_kubernetes(master) else {}),
@@ -175,7 +179,7 @@ def _check_reachable(master: str, checkpoint: str) -> None:
     if not _anybody_there(kubernetes.address(master) if pods else master):
         who = "the cluster's API server" if pods else "Spark's master"
         raise SparkStartError(f"nobody answers at {master}: check that {who} runs, and the address in --master.")
-    # Hadoop would try for many minutes, which is right once a job runs.
+    # Hadoop would retry for many minutes, which is right only once a job is running.
     if (store := s3.endpoint(checkpoint)) and not _anybody_there(store):
         raise SparkStartError(
             f"the checkpoint {checkpoint} cannot be reached, nobody answers at {store}: check AWS_ENDPOINT_URL_S3."
@@ -191,12 +195,12 @@ def _started(name: str, master: str, settings: Mapping[str, str]) -> SparkSessio
 
 
 def _settings(parallelism: int, checkpoint: str, budget: Budget) -> dict[str, str]:
-    """What every job needs, wherever it runs."""
+    """Return the settings that every job needs, on any master."""
     return {
         **_SETTINGS,
         f"{_STATE_STORE}.rocksdb.maxMemoryUsageMB": str(budget.rocksdb >> 20),
         "spark.sql.shuffle.partitions": str(parallelism),
-        # A value is a whole block: a batch is bounded by its bytes long before it is by its rows.
+        # A value is a whole block, so the limit in bytes is reached long before any limit in rows.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(budget.at_once(parallelism)),
         "spark.sql.streaming.checkpointLocation": checkpoint,
         **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),
@@ -206,12 +210,13 @@ def _settings(parallelism: int, checkpoint: str, budget: Budget) -> dict[str, st
 def beside(
     spark: SparkSession, *, parallelism: int, checkpoint: str, budget: Budget, code: Code | None
 ) -> SparkSession:
-    """A session for a job in the context of somebody's own, which keeps its settings. The arguments are `session`'s.
+    """Return a session for a job in the context of the caller's session, which keeps its settings.
 
-    Java's memory and options, and the way to an object store, are what that context was started with.
+    The arguments are those of `session`. The caller's context determines Java's memory and options and the access to an
+    object store.
 
     Raises:
-        SparkStartError: It is a client of a session elsewhere, as Spark Connect has it, or has been stopped.
+        SparkStartError: The session is a Spark Connect client, or has been stopped.
     """
     if not isinstance(spark, SparkSession):
         raise SparkStartError(
@@ -231,7 +236,7 @@ def beside(
 
 def is_stopped(spark: SparkSession) -> bool:
     """Whether the session has been stopped, or is being stopped."""
-    # pyspark lets go of its context only when that has stopped.
+    # pyspark drops its context only once the context has stopped.
     context = spark.sparkContext._jsc
     return context is None or bool(context.sc().isStopped())
 
@@ -243,13 +248,13 @@ def is_local(master: str | None) -> bool:
 
 @contextmanager
 def stopping(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, which is this process's no more in the end. Raises SparkLostError if its JVM ends before."""
+    """Yield the session, and stop it at the end. Raises SparkLostError if its JVM ends before."""
     lost = None
     try:
         yield spark
     except RowkindError:
         raise
-    except Exception:  # what a JVM that is gone makes of a call depends on the call; all else is raised again
+    except Exception:  # the exception of a call to a lost JVM depends on the call; all others are raised again
         if (lost := ended()) is None:
             raise
         raise SparkLostError(lost) from None
@@ -269,7 +274,7 @@ def _stop_without_jvm(spark: SparkSession) -> None:
 
 
 def _anybody_there(url: str) -> bool:
-    """Whether somebody listens at the address in a URL, or at one of several; true if it has no port."""
+    """Whether a server listens at the address in a URL, or at one of several; true if the URL has no port."""
     addresses = _ADDRESS.findall(url)
     for host, port in addresses:
         with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS):
@@ -282,9 +287,9 @@ def _on_disk(checkpoint: str) -> bool:
 
 
 def _let_accumulators_go(spark: SparkSession) -> None:
-    """Say nothing when the JVM closes the channel on which it sends the values of accumulators.
+    """Ignore the closing of the channel on which the JVM sends the values of accumulators.
 
-    It does so when it is stopped while a task's end is on its way, and pyspark prints that as an error.
+    The JVM closes it if it is stopped while a task's end is in transit, and pyspark would print that as an error.
     """
     server: Any = spark.sparkContext._accumulatorServer
     told = server.handle_error
@@ -297,10 +302,10 @@ def _let_accumulators_go(spark: SparkSession) -> None:
 
 
 def _write_plainly(spark: SparkSession) -> None:
-    """Leave out Hadoop's file of checksums beside each file on the local disk.
+    """Turn off Hadoop's checksum file for each file on the local disk.
 
-    Hadoop starts a process, `chmod`, for each of them, which took a twentieth of a small batch. What RocksDB keeps
-    has checksums of its own: change logs in their compression, snapshots as zip files.
+    Hadoop starts a `chmod` process for each checksum file, which took a twentieth of a small batch. RocksDB's files
+    have checksums of their own: change logs in their compression, snapshots as zip files.
     """
     jvm: Any = spark.sparkContext._jvm
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
@@ -308,7 +313,7 @@ def _write_plainly(spark: SparkSession) -> None:
 
 
 def _logging() -> Path:
-    """The path of the log4j2 configuration in this package."""
+    """Return the path of the log4j2 configuration in this package."""
     path = resources.files("rowkind.service.spark") / "log4j2.properties"
     if isinstance(path, Path):
         return path
@@ -318,10 +323,10 @@ def _logging() -> Path:
 
 
 def archive(path: Path) -> None:
-    """Write the package that runs here into a zip file at `path`, from which Python can import it."""
+    """Write the running package to a zip file at `path`, from which Python can import it."""
     root = Path(str(resources.files("rowkind")))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
-        # In a checkout the parts of the package are links, which a plain walk passes over.
+        # In a checkout the parts of the package are links, which a plain walk skips.
         for folder, _, names in sorted(os.walk(root, followlinks=True)):
             if Path(folder).name != "__pycache__":
                 for name in sorted(names):
@@ -329,12 +334,12 @@ def archive(path: Path) -> None:
 
 
 def _ship(spark: SparkSession, code: Code | None) -> None:
-    """Give the executors the very code that runs here, whatever their image holds, and that of the job's functions.
+    """Ship the code that runs here, whatever the executors' image holds, and the code of the job's functions.
 
-    The libraries that it needs come with the executors' image (`service.processes.executors`).
+    The required libraries come with the executors' image (`service.processes.executors`).
     """
     folder = tempfile.mkdtemp(prefix="rowkind-")
-    # Executors that come later fetch it later, so it stays for as long as the driver does.
+    # Executors that start later fetch it later, so the folder is kept as long as the driver runs.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / _SHIPPED
     archive(path)

@@ -1,4 +1,4 @@
-"""How many tasks Spark has done, of those of all stages that it has begun: told while somebody waits for it."""
+"""Reports Spark's progress during a wait: the number of finished tasks of the stages that have begun."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVERY_SECONDS = 0.5
 
 @contextmanager
 def tasks_told(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[None]:
-    """Tell every half second how many tasks are done and how many there are, of the stages that run meanwhile."""
+    """Call `told` every half second with the finished tasks and all tasks of the stages that started meanwhile."""
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getActiveStageIds())
     stages: dict[int, tuple[int, int]] = {}
@@ -29,7 +29,7 @@ def tasks_told(spark: SparkSession, told: Callable[[int, int], None]) -> Iterato
             told(sum(done for done, _ in stages.values()), sum(tasks for _, tasks in stages.values()))
 
     def quietly() -> None:
-        # A session that is lost meanwhile is told of by whoever waits for it.
+        # If the session is lost, the caller's own call reports it.
         with suppress(Py4JError, OSError):
             look()
 

@@ -1,7 +1,7 @@
-"""What Spark takes for Python: it has a process forked that runs what Python should run (`service.processes.forks`).
+"""The program that Spark starts as Python. The code runs in a forked process instead (`service.processes.forks`).
 
-It imports next to nothing, and is there in a hundredth of a second. A signal that ends the child ends it, and the
-child ends if it is killed. Where nobody forks for it, it becomes Python.
+It imports next to nothing, and starts in a hundredth of a second. A signal that ends the child ends this program too,
+and the child ends if this program is killed. If no forking process answers, this program becomes Python itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from array import array
 
 
 def main() -> None:
-    """Run `sys.argv` in another process, and end as that does."""
+    """Run `sys.argv` in another process, and exit as that process does."""
     environment = b"\0".join(name + b"=" + value for name, value in os.environb.items())
     folder = os.getcwdb()  # noqa: PTH109 - pathlib takes longer to load than all of this
     said = b"\0\0".join([folder, b"\0".join(map(os.fsencode, sys.argv[1:])), environment])
@@ -28,7 +28,7 @@ def main() -> None:
     if not forked:
         python = os.environ["ROWKIND_PYTHON"]
         os.execv(python, [python, *sys.argv[1:]])  # noqa: S606 - as Spark would have
-    # What Spark reads and writes is the child's alone.
+    # Only the child may use Spark's input and output.
     os.close(0)
     os.close(1)
     code = int(line.recv(8) or 1)

@@ -1,16 +1,15 @@
-"""The blobs of arrangements in a MapState on RocksDB.
+"""Stores the blobs of arrangements in a MapState on RocksDB.
 
-State layout: one map per stage, from a path `arrangement/name/part` to a value of bytes: a header that says how the
-blob is stored, and the blob or a part of it. Each of the two is a single column, and the map is the only one, because
-Spark compiles a plan for each map and column anew in every task: 24 ms for a map of three and four columns. A blob is
-compressed, because a byte costs far more on its way through Spark than under the compressor. What then takes more than
-`PART_BYTES` is cut, and every header says into how many parts. Everything is written and rolled back with the batch by
-Spark.
+State layout: one map per stage, from a path `arrangement/name/part` to bytes. The bytes are a header that says how the
+blob is stored, followed by the blob or a part of it. Key and value are single columns, and there is only one map,
+because Spark compiles a plan for each map and column again in every task: 24 ms for a map of three and four columns. A
+blob is compressed, because moving a byte through Spark costs far more than compressing it. A compressed blob larger
+than `PART_BYTES` is cut, and every header has the number of parts. Spark writes and rolls back everything with the
+batch.
 
-The map has no TTL of Spark's. An arrangement lets go of what has expired in every batch of its shard, and knows its
-TTL as it is today; Spark would stamp each blob with the TTL of the day that it was written, and drop blobs that are
-still needed once somebody has raised it. And it would cost as much as everything else that a small batch asks of the
-state store.
+The map does not use Spark's TTL. An arrangement drops expired rows in every batch of its shard, and uses the current
+TTL. Spark would stamp each blob with the TTL of the day it was written, and drop blobs that are still needed after the
+TTL has been raised. Spark's TTL would also cost as much as all other state calls of a small batch.
 """
 
 from __future__ import annotations
@@ -29,34 +28,35 @@ from rowkind.service.spark.cache import RunCache
 from rowkind.service.spark.errors import StateDamagedError
 
 PART_BYTES = 4 << 20
-"""The largest value that is put into RocksDB as one."""
+"""The largest value that is stored in RocksDB as one."""
 
-# Not as text, which Spark would parse anew in every task: 8 ms for a map.
+# Not as text, which Spark would parse again in every task: 8 ms for a map.
 KEY_SCHEMA = StructType([StructField("path", StringType())])
 VALUE_SCHEMA = StructType([StructField("blob", BinaryType())])
 
 MAP = "blobs"
-"""What the map is called in Spark's state store."""
+"""The map's name in Spark's state store."""
 
 _HEADER = struct.Struct("<?IQ")
-"""Whether the blob is compressed, into how many parts it was cut, and how many bytes it has when it is not."""
+"""Whether the blob is compressed, the number of its parts, and its uncompressed size in bytes."""
 
 _CODEC = "zstd"
 _LEVEL = 1
 _SMALL = 1 << 10
-"""Blobs below this many bytes are stored as they are."""
+"""Blobs smaller than this many bytes are stored uncompressed."""
 
 
 def open_map(handle: StatefulProcessorHandle) -> MapState:
-    """The map in which the blobs of a stage lie."""
+    """Return the map that holds the blobs of a stage."""
     return handle.getMapState(MAP, KEY_SCHEMA, VALUE_SCHEMA)
 
 
 class SparkStore:
     """The blob store of one arrangement of one shard, for the length of one batch.
 
-    Reads go to the cache first, except for the manifest, which is replaced and so is known for one batch only. Writes
-    go to the state store always, whatever the cache knows: after a failed batch the cache may hold what state lost.
+    Reads go to the cache first, except for the manifest, which is replaced and therefore cached for one batch only.
+    Writes always go to the state store, whatever the cache holds: after a failed batch the cache may hold blobs that
+    state lost.
     """
 
     def __init__(self, state: MapState, arrangement: str, cache: RunCache) -> None:
@@ -65,10 +65,10 @@ class SparkStore:
         self._cache = cache
         self._manifest: pa.Buffer | None = None
         self.seconds = 0.0
-        """Time spent in calls to the state store so far."""
+        """Seconds spent in calls to the state store so far."""
 
     def get(self, name: str) -> pa.Buffer | None:
-        """The blob of this name, or None."""
+        """Return the blob of this name, or None. Raises StateDamagedError if its digest is wrong."""
         if name == MANIFEST:
             if self._manifest is None:
                 self._manifest = self._read(name)
@@ -104,7 +104,7 @@ class SparkStore:
             self._cache.put(name, blob)
 
     def delete(self, name: str, size: int) -> None:
-        """Forget a blob of `size` bytes."""
+        """Remove a blob of `size` bytes."""
         if name == MANIFEST:
             self._manifest = None
         else:
@@ -123,7 +123,7 @@ class SparkStore:
         return pa.Codec(_CODEC).decompress(packed, decompressed_size=size) if compressed else packed
 
     def _remove(self, name: str, parts: range) -> None:
-        """Remove these parts of a blob, where they are there."""
+        """Remove these parts of a blob, if they exist."""
         with self._timed():
             for part in parts:
                 self._state.removeKey(self._key(name, part))
@@ -150,18 +150,18 @@ class SparkState:
 
     @property
     def seconds(self) -> float:
-        """Time spent in calls to the state store so far."""
+        """Seconds spent in calls to the state store so far."""
         return sum(each.seconds for each in self._stores.values())
 
     def store(self, name: str) -> SparkStore:
-        """The blobs of the arrangement of this name."""
+        """Return the blobs of the arrangement of this name."""
         if name not in self._stores:
             self._stores[name] = SparkStore(self._state, name, self._cache)
         return self._stores[name]
 
 
 def _pack(blob: pa.Buffer) -> tuple[bool, pa.Buffer]:
-    """The bytes as which a blob is stored, and whether these are compressed."""
+    """Return whether a blob is stored compressed, and the bytes that are stored."""
     if blob.size >= _SMALL:
         packed = pa.Codec(_CODEC, compression_level=_LEVEL).compress(blob)
         if packed.size < blob.size:
@@ -170,5 +170,5 @@ def _pack(blob: pa.Buffer) -> tuple[bool, pa.Buffer]:
 
 
 def _parts(size: int) -> int:
-    """How many parts so many bytes take: as stored exactly, uncompressed at most."""
+    """Return how many parts this many bytes take: exact for stored bytes, an upper bound for uncompressed bytes."""
     return max(1, -(-size // PART_BYTES))

@@ -1,7 +1,7 @@
-"""What the first batch would have to wait for, done while the driver still plans it.
+"""Work that the first batch would otherwise wait for, done while the driver still plans that batch.
 
-The first task in Python starts the daemon of all workers, and the first one with state unpacks RocksDB's library. Both
-take a second, of a core that has nothing to do until then.
+The first Python task starts the daemon of all workers, and the first task with state unpacks RocksDB's library. Both
+take a second of a core that is otherwise idle.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Begin, and do not wait for the end."""
+    """Start the work without waiting for it."""
     threading.Thread(target=_run, args=(spark,), daemon=True).start()
 
 
 def _run(spark: SparkSession) -> None:
     try:
         spark.range(1, numPartitions=1).mapInArrow(_same, "id long").collect()
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - RocksDB is to be had through Spark's gateway only
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - RocksDB is available only through Spark's gateway
         jvm.org.rocksdb.RocksDB.loadLibrary()
-    except Exception:  # noqa: BLE001, S110 - whatever is wrong, the first batch says it, or Spark has been stopped
+    except Exception:  # noqa: BLE001, S110 - the first batch reports any error, or Spark has been stopped
         pass
 
 

@@ -1,8 +1,8 @@
-"""What Python workers keep between tasks: the collector of cycles, and memory that was freed.
+"""Memory of Python workers between tasks: the garbage collector's long-lived objects, and freed memory.
 
-Spark's daemon collects in full after every task, and the next task that is given to the worker waits for it: 25 to
-50 ms for the libraries that are loaded, seven times in a small batch of a join and a rank, 40 % of a core. What is
-frozen is not gone through any more. (`gc.freeze`, made for servers that fork.)
+Spark's daemon runs a full collection after every task, and the worker's next task waits for it. That takes 25 to 50 ms
+for the loaded libraries, seven times in a small batch of a join and a rank, 40% of a core. Frozen objects are no longer
+scanned. (`gc.freeze` was made for servers that fork.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ _tasks: Counter[str] = Counter()
 
 
 def freeze_long_lived_objects(kind: str) -> None:
-    """To be called when a task of this kind begins: once the first one has loaded and compiled all, that is frozen."""
+    """Freeze long-lived objects. Called at the start of every task.
+
+    The second call of a kind freezes everything that the first task has loaded and compiled.
+    """
     _tasks[kind] += 1
     if _tasks[kind] == 2:
         gc.collect()
@@ -22,10 +25,10 @@ def freeze_long_lived_objects(kind: str) -> None:
 
 
 def release_freed_memory() -> None:
-    """To be called when a task ends: memory that Arrow holds for the next one goes back to the system.
+    """Return memory that Arrow keeps for the next task to the system. Called at the end of a task.
 
-    Tasks of all kinds come to each worker in turn, and each worker would hold as much as the largest of them took.
+    Each worker runs tasks of all kinds in turn, and would otherwise keep as much as the largest of them took.
     """
-    import pyarrow as pa  # noqa: PLC0415 -- whoever only plans reads and writes has no Arrow
+    import pyarrow as pa  # noqa: PLC0415 -- workers that only plan reads and writes have no Arrow
 
     pa.default_memory_pool().release_unused()

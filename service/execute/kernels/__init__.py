@@ -1,7 +1,7 @@
-"""What Spark SQL computes and DuckDB has no function for, made known to a connection under names of its own.
+"""Spark SQL functions that DuckDB lacks, registered with a connection under names of their own.
 
-Macros are DuckDB SQL. Kernels are Python over the values of a whole column: NumPy where it knows the function, else one
-step per value, because the library that knows works on single values only.
+Macros are DuckDB SQL. Kernels are Python functions over the values of a whole column. They use NumPy where it has the
+function. Otherwise they take one step per value, because the library that has the function works on single values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rowkind.service.execute.kernels import decimals, failures, hashes, json, mo
 
 
 def register(connection: Any) -> None:
-    """Make all of them known to a DuckDB connection."""
+    """Register all macros and kernels with a DuckDB connection."""
     for module in (failures, numbers, decimals, texts, moments, hashes, json):
         for name, (kernel, parameters, result) in module.KERNELS.items():
             connection.create_function(name, kernel, parameters, result, type="arrow", null_handling="special")

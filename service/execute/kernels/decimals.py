@@ -1,4 +1,4 @@
-"""Kernels of decimals whose digits do not fit into 128 bits on the way to a result that does."""
+"""Decimal kernels whose intermediate results need more than 128 bits although the final result fits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _of(compute: Callable[[Decimal, Decimal], Decimal]) -> Kernel:
 
 
 def _divide(left: Decimal, right: Decimal) -> Decimal:
-    """Spark rounds the quotient to 39 digits behind the point first."""
+    """Divide as Spark does, which first rounds the quotient to 39 digits after the point."""
     if not right:
         raise ZeroDivisionError("division by zero: TRY_DIVIDE makes it NULL")
     return _WIDE.divide(left, right).quantize(_QUOTIENT_SCALE, ROUND_HALF_UP, _WIDE)

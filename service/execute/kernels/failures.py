@@ -1,6 +1,6 @@
-"""What stops a query on a value, in the plan's own words.
+"""The kernel that fails a query on a value, with a text from the plan.
 
-DuckDB's `error` would do the same, but is volatile, which TRY does not take.
+DuckDB's `error` would do the same, but it is volatile, and TRY does not accept volatile functions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Kernels of Spark's own hashes: Murmur3 with 32 bits and xxHash with 64, whole columns at once.
+"""Kernels of Spark's own hashes, 32-bit Murmur3 and 64-bit xxHash, over whole columns.
 
-Each hashes on from what the columns before came to. Bytes are taken by words, of all rows that have so many.
+Each kernel continues from the hash of the preceding columns. Bytes are processed word by word, each time for all rows
+that have that many words.
 """
 
 from __future__ import annotations
@@ -127,13 +128,13 @@ def _word(data: Any, at: Any, kind: Any) -> Any:
 
 
 def _bits(value: Any) -> Any:
-    """The bits of floating numbers; there is one zero and one NaN."""
+    """Return the bits of floating-point numbers, with a single zero and a single NaN."""
     plain = np.where(value == 0, value.dtype.type(0), np.where(np.isnan(value), value.dtype.type(np.nan), value))
     return plain.view(f"i{value.dtype.itemsize}")
 
 
 def _of_bytes(compute: Callable[..., Any], *types: str) -> Kernel:
-    """A kernel of bytes or text and what was made so far; a NULL leaves that as it is."""
+    """Return a kernel over bytes or text and the hash so far. A NULL leaves the hash unchanged."""
 
     def kernel(values: Any, made: Any) -> pa.Array:
         values, made = (each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in (values, made))

@@ -1,8 +1,8 @@
-"""Kernels of JSON: text as Spark's `from_json` reads it, with its own rules for what does not fit the schema.
+"""JSON kernels: read text as Spark's `from_json` does, including its rules for values that do not fit the schema.
 
-The parser takes what Jackson takes there: also text in single quotes, and either NaN and infinity, as `from_json` does,
-or control characters inside of text, as `get_json_object` and its kin do. It is one step per value: no library reads
-the same.
+The parser accepts what Jackson accepts there, including text in single quotes. It also accepts NaN and infinity, as
+`from_json` does, or control characters inside text, as `get_json_object` and related functions do. It parses one value
+at a time, because no library has the same behaviour.
 """
 
 from __future__ import annotations
@@ -33,34 +33,36 @@ _WIDE = Context(prec=400)
 
 
 class _Number(str):
-    """A number with a point or an exponent, as it is written."""
+    """A number with a point or an exponent, as written."""
 
     __slots__ = ()
 
 
 class _JsonWord(str):
-    """NaN or infinity, as it is written."""
+    """NaN or infinity, as written."""
 
     __slots__ = ()
 
 
 Parsed = tuple[tuple[str, Any], ...] | list[Any] | str | int | bool | None
-"""An object as its members, an array, a text, a whole number, true or false, null; a `_Number` or a `_JsonWord`."""
+"""A JSON value: an object as its members, an array, text, a whole number, true or false, null, a `_Number` or a
+`_JsonWord`.
+"""
 
 
 class _MalformedError(Exception):
-    """The text is no JSON."""
+    """The text is not JSON."""
 
 
 def _parsed(text: str, schema: bool) -> Parsed:
-    """The first value in a text. Raises _MalformedError, or RecursionError where it is too deep."""
+    """Return the first value in a text. Raises _MalformedError, or RecursionError if it is nested too deeply."""
     start = _skip(text, 0)
-    # Objects and arrays end where everybody says. Halves of surrogate pairs are for `_joined`.
+    # Python's decoder agrees with Jackson on where objects and arrays end. Surrogate pairs are left to `_joined`.
     if text[start : start + 1] in ("{", "[") and "\\ud" not in text and "\\uD" not in text:
         try:
             found: Parsed = (_DECODER if schema else _PLAIN_DECODER).raw_decode(text, start)[0]
         except ValueError:
-            # What only Jackson reads, or nobody.
+            # Only Jackson accepts this text, or no parser does.
             pass
         else:
             return found
@@ -77,7 +79,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def _parse(text: str, at: int, schema: bool) -> tuple[Parsed, int]:
-    """The value that stands at a place, behind spaces, and where it ends."""
+    """Return the value at a place, after any spaces, and the place where it ends."""
     at = _skip(text, at)
     letter = text[at : at + 1]
     if letter == "{":
@@ -97,7 +99,7 @@ def _whole(digits: str) -> int:
     try:
         return int(digits)
     except ValueError:
-        # There are thousands of digits: Jackson reads a thousand.
+        # The number has thousands of digits. Jackson reads at most a thousand.
         raise _MalformedError from None
 
 
@@ -169,7 +171,7 @@ def _quoted(text: str, start: int, schema: bool) -> tuple[str, int]:
 
 
 def _joined(text: str) -> str:
-    """Halves of surrogate pairs as one letter; a half alone is a question mark, as Java writes it."""
+    """Join surrogate pairs into one character. A lone half becomes a question mark, as in Java."""
     if not any("\ud800" <= letter <= "\udfff" for letter in text):
         return text
     return re.sub("[\ud800-\udfff]", "?", text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass"))
@@ -180,7 +182,7 @@ class _UnfitError(Exception):
 
 
 def _fit(part: Parsed, schema: Any) -> Any:
-    """A value for DuckDB's JSON; raises _UnfitError where it is none of the schema's type."""
+    """Return a value for DuckDB's JSON. Raises _UnfitError if it does not have the schema's type."""
     if part is None:
         return None
     if isinstance(schema, dict):
@@ -199,7 +201,7 @@ def _fit(part: Parsed, schema: Any) -> Any:
 
 
 def _struct(members: tuple[tuple[str, Parsed], ...], schema: dict[str, Any]) -> dict[str, Any]:
-    """All fields of a struct, NULL where one is missing or does not fit; of several of a name the last counts."""
+    """Return all fields of a struct, NULL if missing or unfit. Of several members with one name the last counts."""
     found: dict[str, Any] = dict.fromkeys(schema)
     for name, part in members:
         if name in schema:
@@ -247,7 +249,7 @@ def _schema(text: str) -> Any:
 
 
 def _read(text: str, schema_text: str) -> str | None:
-    """JSON that fits the schema to the letter; a struct is never missing, its fields are where the text is no JSON."""
+    """Return JSON that fits the schema exactly. If the text is not JSON, a struct has NULL in all its fields."""
     schema = _schema(schema_text)
     nothing = dict.fromkeys(schema) if isinstance(schema, dict) else None
     found: Any = nothing
@@ -270,7 +272,7 @@ def _read(text: str, schema_text: str) -> str | None:
 
 
 def _root(text: str) -> Parsed:
-    """The first value in a text; NULL where the text is no JSON."""
+    """Return the first value in a text; NULL if the text is not JSON."""
     try:
         return _parsed(text, schema=False)
     except (_MalformedError, RecursionError):
@@ -288,7 +290,7 @@ def _length(text: str) -> int | None:
 
 
 def _found(text: str, path: str) -> str | None:
-    """What stands at the end of a path of names and numbers, as text; of equal names the first that leads there."""
+    """Return the value at a path of names and numbers, as text. Of equal names, the first that leads to it counts."""
     steps = _schema(path)
     try:
         part = _at(_parsed(text, schema=False), steps)
@@ -300,7 +302,7 @@ def _found(text: str, path: str) -> str | None:
 
 
 def _at(part: Parsed, steps: list[str | int]) -> Parsed:
-    """A null leads nowhere."""
+    """Follow a path. A null value matches nothing."""
     for step in steps[:1]:
         if isinstance(step, int):
             inner = part[step : step + 1] if isinstance(part, list) else []
@@ -331,7 +333,7 @@ def _compact(part: Parsed) -> str:
 
 
 def _escaped(text: str) -> str:
-    """What is beyond 16 bits is written as the two halves, as Jackson does where it hands JSON on."""
+    """Escape a text. Characters beyond 16 bits are written as two halves, as Jackson does when it passes JSON on."""
     plain = text.replace(_BACK, _BACK * 2).replace(_QUOTE, _BACK + _QUOTE)
     return f'"{_TO_ESCAPE.sub(_escape, plain)}"'
 

@@ -1,4 +1,4 @@
-"""Kernels out of functions of single values, or of NumPy arrays."""
+"""Builds kernels from functions of single values or of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 Kernel = tuple[Callable[..., pa.Array], list[str], str]
-"""Arrow arrays in, one out; the DuckDB types of the parameters, and of the result."""
+"""A function from Arrow arrays to an array, the DuckDB types of its parameters, and the DuckDB type of its result."""
 
 ARROW = {
     "VARCHAR": pa.string(),
@@ -25,7 +25,10 @@ ARROW = {
 
 
 def each(compute: Callable[..., Any], *types: str) -> Kernel:
-    """A function of single values, NULL where one of them is; the last of `types` is that of the result."""
+    """Return the kernel of a function of single values. The result is NULL if an argument is.
+
+    The last of `types` is that of the result.
+    """
 
     def kernel(*columns: Any) -> pa.Array:
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
@@ -35,7 +38,7 @@ def each(compute: Callable[..., Any], *types: str) -> Kernel:
 
 
 def whole(compute: Callable[..., Any], *types: str) -> Kernel:
-    """A function of NumPy arrays, NULL where a value is."""
+    """Return the kernel of a function of NumPy arrays. The result is NULL if an argument is."""
 
     def kernel(*columns: Any) -> pa.Array:
         null = np.zeros(len(columns[0]), np.bool_)
@@ -51,7 +54,7 @@ def whole(compute: Callable[..., Any], *types: str) -> Kernel:
 
 
 def declared(kernel: Callable[..., pa.Array], types: tuple[str, ...]) -> Kernel:
-    """DuckDB counts the parameters that a function has."""
+    """Set the kernel's signature, from which DuckDB reads the number of parameters."""
     parameters = [inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(types) - 1)]
     kernel.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return kernel, list(types[:-1]), types[-1]

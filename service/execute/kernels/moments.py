@@ -1,4 +1,4 @@
-"""Kernels of times: what Spark reads from text and writes, in years in which DuckDB does otherwise."""
+"""Time kernels: reading and writing times as Spark does, in years for which DuckDB differs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rowkind.avro.timestamp_text import FIRST_MOMENT, LAST_MOMENT, date_of, mome
 from rowkind.service.execute.kernels.kernel import Kernel, each
 
 MACROS = (
-    # The seconds may be 60, which is the next minute.
+    # The seconds may be 60, which means the next minute.
     (
         "spark_made(y, mo, d, h, mi, s) AS make_timestamp(y, mo, d, h, mi, CASE WHEN s = 60 THEN 0 ELSE s END) "
         "+ to_seconds(CASE WHEN s = 60 THEN 60 ELSE 0 END)"
     ),
     "spark_day_number(t) AS (CAST(year(t) AS BIGINT) * 12 + month(t)) * 32 + day(t)",
-    # Whole months from a to b: a later day or time of the day in a makes the last one short.
+    # Whole months from a to b. A later day or time of day in a makes the last month incomplete.
     (
         "spark_months_passed(a, b) AS (spark_day_number(CAST(b AS DATE) + CASE "
         "WHEN CAST(b AS DATE) > CAST(a AS DATE) AND CAST(b AS TIME) < CAST(a AS TIME) THEN -1 "
@@ -28,7 +28,7 @@ MACROS = (
         "- spark_day_number(a)) // 32"
     ),
     "spark_zoned(t, a, b) AS make_timestamp(spark_shifted(epoch_us(CAST(t AS TIMESTAMP)), a, b))",
-    # Spark's years have four digits, or a sign and more; before the first one DuckDB counts years before Christ.
+    # Spark's years have four digits, or a sign and more digits. Before year 1 DuckDB counts years BC.
     (
         "spark_moment_text(t) AS CASE WHEN year(t) BETWEEN 1 AND 9999 THEN CAST(t AS VARCHAR) "
         "ELSE spark_far_moment(epoch_us(t)) END"
@@ -37,7 +37,7 @@ MACROS = (
         "spark_date_text(d) AS CASE WHEN year(d) BETWEEN 1 AND 9999 THEN CAST(d AS VARCHAR) "
         "ELSE spark_far_date(CAST(d - DATE '1970-01-01' AS INTEGER)) END"
     ),
-    # `p` is the format in `time_formats`' words, of which DuckDB knows fewer.
+    # `p` is the format in the notation of `time_formats`. DuckDB knows fewer fields.
     (
         "spark_written(t, f, p) AS CASE WHEN year(t) BETWEEN 1000 AND 9999 THEN strftime(t, f) "
         "ELSE spark_far_written(epoch_us(t), p) END"
@@ -47,7 +47,7 @@ MACROS = (
 
 
 def _shifted(micros: int, source: str, target: str) -> int:
-    """What clocks in `target` show, in microseconds since 1970, while those in `source` show `micros`."""
+    """Return the time on clocks in `target`, in microseconds since 1970, when clocks in `source` show `micros`."""
     shown, more = near(micros)
     try:
         there = shown.replace(tzinfo=zone_of(source)).astimezone(zone_of(target)).replace(tzinfo=UTC)
@@ -61,7 +61,7 @@ def _in_micros(moment: datetime) -> int:
 
 
 def _months_apart(end: int, start: int, rounded: bool) -> float:
-    """Months and a fraction of 31 days; whole where both are the same day of the month, or the last one."""
+    """Return months plus a fraction of 31 days; whole if both are on the same day of the month, or on its last day."""
     (a, more), (b, less) = near(end), near(start)
     months = (a.year - b.year) * 12 + a.month - b.month + (more - less) // later(1) * 400 * 12
     last = all(moment.day == monthrange(moment.year, moment.month)[1] for moment in (a, b))
@@ -73,7 +73,7 @@ def _months_apart(end: int, start: int, rounded: bool) -> float:
 
 
 def _moment_text(micros: int) -> str:
-    """2026-01-31 12:00:00.5, without zeros at the end of the fraction."""
+    """Return text such as 2026-01-31 12:00:00.5, without trailing zeros in the fraction."""
     seconds, fraction = divmod(micros, PER_SECOND["micros"])
     days, second = divmod(seconds, 86_400)
     text = f"{date_text(days)} {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
@@ -84,7 +84,7 @@ _FIELD = re.compile(r"%(-?.)")
 
 
 def _written(micros: int, format_: str) -> str:
-    """A moment in a format of DuckDB's `strftime`; %-Y is a year without zeros or a sign before 10000."""
+    """Write a time in a format of DuckDB's `strftime`; %-Y is the year without zeros, or a sign before 10000."""
     moment, more = near(micros)
     year = moment.year + more // later(1) * 400
 
@@ -108,7 +108,7 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def _read(text: str, shape: str, letters: str) -> int | None:
-    """The moment in a text of a shape, a group for each of the letters of a pattern; None where there is none."""
+    """Return the time in a text, or None. The shape has a group for each of the pattern's letters."""
     found = _compiled(shape).fullmatch(text)
     if found is None:
         return None

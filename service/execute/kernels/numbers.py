@@ -1,4 +1,4 @@
-"""Kernels of numbers: Java's rounding of doubles, its bit shifts, and functions that DuckDB refuses for some values."""
+"""Number kernels: Java's rounding of doubles, its bit shifts, and functions that DuckDB refuses for some values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from rowkind.service.execute.kernels.kernel import Kernel, each, whole
 
 MACROS = (
-    # What is too large for 32 bits is infinite.
+    # Values too large for 32 bits become infinite.
     (
         "spark_float(x) AS CASE WHEN isfinite(x) AND abs(x) >= 3.4028235677973366e38 "
         "THEN CAST(sign(x) * CAST('inf' AS DOUBLE) AS REAL) ELSE CAST(x AS REAL) END"
@@ -42,7 +42,7 @@ def _rint(value: float) -> float:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """C makes 1 of 1 to the NaN, and of ±1 to an infinite power; Java makes NaN."""
+    """Raise to a power as Java does: 1 to the NaN and ±1 to an infinite power are NaN, not 1 as in C."""
     unknown = (np.isnan(exponent) | ((np.abs(base) == 1) & np.isinf(exponent))) & (exponent != 0)
     return np.where(unknown, np.nan, np.power(base, exponent))
 
@@ -53,7 +53,7 @@ def _shift_right_unsigned(value: Any, count: Any) -> Any:
 
 
 def _within(value: Any, count: Any) -> Any:
-    """Java counts a shift modulo the bits that the value has."""
+    """Return the shift count modulo the number of bits in the value, as in Java."""
     return (count & (8 * value.dtype.itemsize - 1)).astype(value.dtype)
 
 
@@ -73,7 +73,7 @@ def _bucket(value: float, low: float, high: float, count: int) -> int | None:
 
 
 def _formatted(text: str, form: str) -> str:
-    """Without its sign, as Spark writes it where the format has none; where it does not fit, by # for each digit."""
+    """Format a number without its sign, as Spark does if the format has none; # for each digit if it does not fit."""
     whole, _, fraction = text.lstrip("-").partition(".")
     whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
     before, point, behind = form.partition(".")
@@ -91,13 +91,14 @@ def _formatted(text: str, form: str) -> str:
 
 
 _NO_BREAK = "\x85\xa0\u2007\u202f"
-"""What Python takes for spaces, and Java does not."""
+"""Characters that Python treats as spaces and Java does not."""
 
 
 def _number(text: str, form: str, strict: bool) -> str | None:
-    """Spaces may stand anywhere but before a sign; a format that begins with 0 wants all digits before the point.
+    """Read a number by a format. Spaces may be anywhere except before a sign.
 
-    Digits and spaces are those of Java's 16-bit characters, and a point must be one of the format.
+    A format that begins with 0 requires all digits before the point. Digits and spaces are those among Java's 16-bit
+    characters, and a point is allowed only if the format has one.
     """
     before, _, behind = form.removeprefix("S").partition(".")
     sign = text[:1] if form[0] == "S" and text[:1] in ("+", "-") else ""

@@ -1,4 +1,4 @@
-"""Kernels of text and bytes: full case mapping, Java's way to write doubles, checksums and encodings."""
+"""Text and byte kernels: full case mapping, doubles in Java's notation, checksums and encodings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MACROS = (
         "spark_float_text(x) AS CASE WHEN x = 0 OR abs(x) >= 1e-3::REAL AND abs(x) < 1e7::REAL "
         "THEN CAST(x AS VARCHAR) ELSE spark_scientific(CAST(x AS VARCHAR)) END"
     ),
-    # As Java counts: what is beyond 16 bits is two.
+    # Counted as in Java: a character beyond 16 bits counts as two.
     r"spark_units(s) AS length(s) + length(regexp_replace(s, '[^\x{10000}-\x{10FFFF}]', '', 'g'))",
     "spark_quoted(s) AS chr(39) || replace(s, chr(39), chr(92) || chr(39)) || chr(39)",
     "spark_count(n) AS CASE WHEN n < 0 THEN 0 ELSE n END",
@@ -32,10 +32,10 @@ MACROS = (
         "spark_substring(s, p, n) AS spark_slice(s, CAST(CASE WHEN p > 0 THEN p - 1 WHEN p < 0 THEN length(s) + p "
         "WHEN p = 0 THEN 0 END AS BIGINT), CAST(n AS BIGINT))"
     ),
-    # Letters outside of ASCII may become several letters.
+    # Letters outside ASCII may become several letters.
     "spark_upper(s) AS CASE WHEN strlen(s) = length(s) THEN upper(s) ELSE spark_full_upper(s) END",
     "spark_lower(s) AS CASE WHEN strlen(s) = length(s) THEN lower(s) ELSE spark_full_lower(s) END",
-    # Where to start is a position of a letter, 1 for the first; an empty text is found at 1.
+    # The start `p` is the position of a letter, 1 for the first. An empty text is found at 1.
     (
         "spark_locate(t, s, p) AS CASE WHEN t IS NULL OR s IS NULL THEN NULL WHEN p < 1 THEN 0 WHEN t = '' THEN 1 "
         "WHEN instr(substring(s, p), t) = 0 THEN 0 ELSE instr(substring(s, p), t) + p - 1 END"
@@ -48,7 +48,7 @@ MACROS = (
 
 
 def double_text(value: float) -> str:
-    """A finite double as Java writes it."""
+    """Return a finite double in Java's notation."""
     return repr(value) if value == 0 or 1e-3 <= abs(value) < _SHORT else _scientific(repr(value))
 
 
@@ -56,7 +56,7 @@ _SHORT = 1e7
 
 
 def _scientific(text: str) -> str:
-    """The text of a double that Java writes with an exponent: one digit before the point, at least one behind it."""
+    """Return a double that Java writes with an exponent: one digit before the point, at least one after it."""
     if text in ("nan", "inf", "-inf"):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[text]
     if text in ("5e-324", "-5e-324"):
@@ -75,12 +75,12 @@ def _capitals(text: str) -> str:
 
 
 def _capital(word: str) -> str:
-    """The whole word is mapped to lower case, because the form of a sigma depends on what stands before it."""
+    """Capitalize a word. The whole word is lower-cased, because the form of a sigma depends on the preceding letter."""
     return word[:1].title() + word.lower()[len(word[:1].lower()) :]
 
 
 def _distance(left: str, right: str) -> int:
-    """Levenshtein's, over code points."""
+    """Return the Levenshtein distance over code points."""
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):
         before, row[0] = row[0], i
@@ -93,7 +93,7 @@ _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017202", s
 
 
 def _soundex(text: str) -> str:
-    """As Spark computes it: H and W (7) do not part equal sounds, what is no letter does."""
+    """Return the Soundex code as Spark computes it: H and W (7) do not separate equal sounds, but non-letters do."""
     if not text or not (text[0].isascii() and text[0].isalpha()):
         return text
     code, last = text[0].upper(), _SOUNDS[text[0].upper()]
@@ -119,7 +119,7 @@ def _part(text: str, delimiter: str, number: int) -> str:
 
 
 def _until(text: str, delimiter: str, count: int) -> str:
-    """What stands before the delimiter for the n-th time, from the end and behind it if negative."""
+    """Return the text before the n-th delimiter; for negative n, the text after the n-th delimiter from the end."""
     if not delimiter or not count:
         return ""
     at = -1 if count > 0 else len(text) - len(delimiter) + 1
@@ -135,7 +135,7 @@ def _place(text: str, listed: str) -> int:
 
 
 _MASKED = {"Lu": "X", "Ll": "x", "Nd": "n"}
-"""By Unicode's general category. Python's `isupper` and `islower` also take symbols that are no letters."""
+"""By Unicode's general category. Python's `isupper` and `islower` also accept symbols that are not letters."""
 
 
 def _mask(text: str) -> str:
@@ -163,7 +163,10 @@ def _unhex_or_fail(text: str) -> bytes:
 
 
 def _unbase32(text: str) -> bytes:
-    """What is no letter of Base32 is left out, a padding ends it, and of a last part all whole bytes count."""
+    """Decode Base32. Other characters are skipped, and padding ends the text.
+
+    An incomplete last group yields its whole bytes.
+    """
     letters = re.sub(r"[^A-Za-z2-7]", "", text.partition("=")[0]).upper()
     whole, rest = len(letters) // 8 * 8, len(letters) % 8
     found = base64.b32decode(letters[:whole])
@@ -171,7 +174,7 @@ def _unbase32(text: str) -> bytes:
         return found
     bits = int.from_bytes(base64.b32decode(letters[whole:].rjust(8, "A")), "big")
     if rest == 1:
-        # As the last bits before it.
+        # The last character is combined with the bits of the one before it.
         bits = int.from_bytes(base64.b32decode(letters[-2:].rjust(8, "A")), "big")
         return found + bytes([bits >> 2 & 255])
     size = rest * 5 // 8
@@ -179,7 +182,7 @@ def _unbase32(text: str) -> bytes:
 
 
 def _similar(one: str, other: str) -> float:
-    """Jaro's similarity of two texts in 16 bits, raised by Winkler for up to four letters that both begin with."""
+    """Return Jaro's similarity of two texts in 16-bit units, with Winkler's bonus for a common prefix of up to 4."""
     left, right = sorted((memoryview(text.encode("utf-16-le")).cast("H").tolist() for text in (one, other)), key=len)
     if not left and not right:
         return 1.0
@@ -213,7 +216,7 @@ _SERVER = re.compile(
 
 
 def _of_url(url: str, part: str, strict: bool) -> str | None:
-    """A part of a URL as java.net.URI takes it apart; of what is none, an error or nothing."""
+    """Return a part of a URL as java.net.URI parses it. An invalid URL is an error if `strict`, otherwise None."""
     parts = _url_parts(url)
     if parts is None and strict:
         raise ValueError(f"{url!r} is no URL: TRY_PARSE_URL makes NULL of it")
@@ -221,7 +224,7 @@ def _of_url(url: str, part: str, strict: bool) -> str | None:
 
 
 def _url_parts(url: str) -> dict[str, str | None] | None:
-    """The parts of a URL by their names in SQL; None if it is not a URL."""
+    """Return the parts of a URL by their names in SQL; None if it is not a URL."""
     found = _URL.fullmatch(url)
     if found is None or _NO_URL.search(_IN_BRACKETS.sub("//", url, count=1)):
         return None
@@ -260,14 +263,14 @@ def _url_decode(text: str) -> str:
 
 
 _WHOLE = 1e17
-"""Doubles from here on are whole numbers, of more digits than they are written with."""
+"""Doubles from here on are whole numbers with more digits than their text has."""
 
 
 def _grouped(number: float | Decimal, digits: int) -> str:
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "-∞" if number < 0 else "∞"
     if abs(float(number)) >= _WHOLE:
-        # Behind the digits that are written of a double, Java puts zeros.
+        # Java fills up with zeros after the digits of a double's text.
         number = Decimal(str(number))
     return format(number, f",.{digits}f")
 
@@ -288,7 +291,10 @@ def _luhn(text: str) -> bool:
 
 
 def _conv(text: str, source: int, target: int) -> str | None:
-    """A whole number in another base; unsigned 64 bits, what is no digit ends it, too large is all bits set."""
+    """Convert a whole number to another base, as unsigned 64 bits. The first invalid digit ends it.
+
+    Raises OverflowError if the number has more than 64 bits.
+    """
     if not (2 <= source <= 36 and 2 <= abs(target) <= 36):
         return None
     text = text.strip(" ")
