@@ -1,1 +1,1 @@
-"""The logical plan: what the query means, as a tree of frozen nodes that passes rewrite."""
+"""The logical plan: the meaning of a query, as a tree of frozen nodes that passes rewrite."""

@@ -16,11 +16,12 @@ from rowkind.service.plan.logical.node import LogicalBinary
 
 @dataclass(frozen=True)
 class LogicalJoin(LogicalBinary):
-    """Pairs of rows that agree in all keys and fulfil the condition, and pads. `at` is the JOIN in the SQL.
+    """A join of rows that agree in all keys and satisfy the condition. Outer joins also emit null-padded rows.
 
-    A semi or anti join, or a NOT IN, emits left rows only; `condition` reads both sides all the same. NOT IN has one
-    key, and no condition. A mark join emits all left rows, with an `answer`: whether there is a match; so does the kind
-    "in", whose answer is NULL where that of IN is, and is otherwise like NOT IN. `placed`: why it is not as written.
+    A semi or anti join, or a NOT IN, emits left rows only, although `condition` reads both sides. NOT IN has one key
+    and no condition. A mark join emits all left rows, with `answer`, the match flag. The kind "in" is like NOT IN, but
+    emits all left rows with a flag that is NULL where IN is NULL. `at` is the JOIN in the SQL. `placed`: why the join
+    is not where the SQL has it.
     """
 
     kind: PhysicalJoinKind
@@ -30,22 +31,22 @@ class LogicalJoin(LogicalBinary):
 
     @property
     def pads_left(self) -> bool:
-        """Whether left rows without a match appear, the right side's columns NULL."""
+        """Whether left rows without a match are emitted, with NULL in the right side's columns."""
         return self.kind in ("left", "full")
 
     @property
     def pads_right(self) -> bool:
-        """Whether right rows without a match appear, the left side's columns NULL."""
+        """Whether right rows without a match are emitted, with NULL in the left side's columns."""
         return self.kind in ("right", "full")
 
     @property
     def filters_left(self) -> bool:
-        """Whether only left rows come out: those with a match, or those without one."""
+        """Whether only left rows are emitted: those with a match, or those without one."""
         return self.kind in ("semi", "anti", "not in")
 
     @property
     def keeps_left(self) -> bool:
-        """Whether what comes out are left rows, once each: some of them, or all with an answer."""
+        """Whether left rows are emitted, once each: some of them, or all of them with a match flag."""
         return self.filters_left or self.answer is not None
 
     @property
@@ -54,7 +55,7 @@ class LogicalJoin(LogicalBinary):
         return self.kind in ("not in", "in")
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Inserts only for pairs and matched rows of inputs that only insert."""
+        """Return append for an inner or semi join of append inputs, else retract."""
         only_added = self.kind in ("inner", "semi")
         return "append" if only_added and all(each == "append" for each in below) else "retract"
 
@@ -70,10 +71,11 @@ class LogicalJoin(LogicalBinary):
 
 @dataclass(frozen=True)
 class LogicalLookup(LogicalBinary):
-    """Each left row with right rows of those that agree in all keys; `pads` says that it is there without any.
+    """A lookup join: each left row with right rows that agree in all keys.
 
-    It is one at most, the nearest in time, as `match` says; or where there is none, all that are there when the left
-    row comes, and then they are not revised. `condition` are equalities, which become keys. `at` is the JOIN.
+    With `match`, a left row finds at most one right row, the nearest in time. Without it, a left row finds all right
+    rows that are there when it arrives, and the result is not revised. `pads`: a left row that finds nothing is emitted
+    null-padded. `condition` holds equalities, which become keys. `at` is the JOIN in the SQL.
     """
 
     match: TimeMatch | None
@@ -81,7 +83,7 @@ class LogicalLookup(LogicalBinary):
     at: exp.Expr = field(metadata=ASIDE)
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Inserts only for lookups by arrival: a result is never revised. The nearest row in time may change."""
+        """Return append for a lookup by arrival from an append input, whose results are never revised, else retract."""
         return "append" if self.match is None and below[0] == "append" else "retract"
 
     @property
@@ -90,5 +92,5 @@ class LogicalLookup(LogicalBinary):
         return "a row that comes late may be nearer in time than the one that has been met"
 
     def lets_pass(self, below: AbstractSet[str]) -> AbstractSet[str]:
-        """All columns of the left input: the right row that is met depends on all right rows."""
+        """Return all columns of the left input: which right row is found depends on all right rows."""
         return below

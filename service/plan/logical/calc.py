@@ -1,4 +1,4 @@
-"""Nodes without state: a table's rows, filters, projections, expansions, unions, and windows as the SQL has them."""
+"""Nodes without state: scans, filters, projections, expands, unions, and windows as written in the SQL."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class LogicalScan(LogicalNode):
     numbered: bool = False
 
     def name(self, column: str) -> str:
-        """What a column of the table is called in the plan."""
+        """Return the name of a column of the table in the plan."""
         return f"{self.path}.{column}"
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """That of the table."""
+        """Return the mode of the table."""
         return self.source.mode
 
     @property
@@ -50,32 +50,33 @@ class LogicalFilter(LogicalCalc):
 
 
 def filtered(node: LogicalNode, conjuncts: Iterable[exp.Expr]) -> LogicalNode:
-    """The rows of a node for which all conjuncts are true; the node itself if there are none."""
+    """Return a node with a filter above it; the node itself if there are no conjuncts."""
     kept = tuple(conjuncts)
     return LogicalFilter(node, kept) if kept else node
 
 
 @dataclass(frozen=True)
 class LogicalProject(LogicalCalc):
-    """One column per output, by name; of a view, if it says so."""
+    """One column per output, by name. `view` is set if the projection is the SELECT list of a view."""
 
     outputs: Mapping[str, exp.Expr]
     view: View | None = None
 
     @property
     def stands(self) -> bool:
-        """Whether it is a view that is planned as it stands: nothing from above gets in."""
+        """Whether it is a view that is planned on its own: nothing from above is pushed into it."""
         return self.view is not None and self.view.kept is not None
 
 
 @dataclass(frozen=True)
 class LogicalExpand(LogicalCalc):
-    """Each row of the input as often as its `array` has elements, an array or a map, with one of them in each.
+    """The input's rows, each repeated for each element of its `array`, an array or a map, with that element added.
 
-    `elements` are the columns of an element by name, and its parts: 0 is the element, the key of a map, or the first
-    field where `inline` takes structs apart. `place` is the column with its number in the row, from `first`. `outer`:
-    a row without elements stays, with NULLs; `distinct`: no two elements of a row are equal. Only elements count for
-    which `condition` is true. `finest` is the place of the grouping set with all columns. `at` is the call in the SQL.
+    `elements` maps added columns to parts of an element. Part 0 is the element itself, the key of a map, or the first
+    field if `inline` splits structs into fields. `place` is the column with the element's position in the row, counted
+    from `first`. `outer`: a row without elements is kept, with NULLs. `distinct`: no two elements of a row are equal.
+    Only elements for which `condition` is true count. `finest` is the place of the grouping set with all columns. `at`
+    is the call in the SQL.
     """
 
     array: exp.Expr
@@ -92,10 +93,10 @@ class LogicalExpand(LogicalCalc):
 
 @dataclass(frozen=True)
 class LogicalWindow(LogicalCalc):
-    """The input's rows, each with its number within its partition, INT NOT NULL, as one more column `number`.
+    """The input's rows, each with its number within its partition in the added column `number`, INT NOT NULL.
 
-    Only what the SQL says: `rewrite_ranks` makes a Rank of it and of the condition on the number, or refuses.
-    `unbounded` is the hint UNBOUNDED_RANK: all numbers may be asked for.
+    The node only represents the SQL: `rewrite_ranks` turns it and the condition on the number into a rank or an Over,
+    or refuses it. `unbounded` is the hint UNBOUNDED_RANK: the query may ask for all numbers.
     """
 
     function: RankFunction
@@ -118,5 +119,5 @@ class LogicalUnion(LogicalNode):
     at: exp.Expr = field(metadata=ASIDE)
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Inserts only if no input has anything else."""
+        """Return append if all inputs are append, else retract."""
         return "append" if all(each == "append" for each in below) else "retract"

@@ -23,11 +23,11 @@ from rowkind.service.plan.scalar.conjuncts import reads
 
 @dataclass(frozen=True)
 class LogicalAggregate(LogicalGrouping):
-    """One row for each group: the `group` columns under their names, and each call's result under its own.
+    """One row for each group: the `group` columns under their names, and each call's result under its own name.
 
-    Without calls it is SELECT DISTINCT. `is_global`: no GROUP BY, so always one row. Arguments, filters and groups are
-    columns below. `split_distinct` is the hint. `ending`: when groups are dropped, by the result of a call. The last
-    `apart` group columns, each TIMESTAMP NOT NULL, do not decide the shard.
+    Without calls it is SELECT DISTINCT. `is_global`: there is no GROUP BY, so there is always one row. Arguments,
+    filters and groups are columns of the input. `split_distinct` is the hint. `ending`: when groups are evicted,
+    according to the result of a call. The last `apart` group columns, each TIMESTAMP NOT NULL, do not affect the shard.
     """
 
     group: tuple[str, ...] = field(metadata=COLUMN)
@@ -56,12 +56,12 @@ class LogicalAggregate(LogicalGrouping):
         return {name: below[name] for name in self.group} | {name: call.type for name, call in self.calls.items()}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
-        """The node with the calls whose results are wanted; without any it still says which groups there are."""
+        """Return the node with the calls whose results are wanted; without any call it still emits the groups."""
         kept = wanted if self.ending is None else wanted | {self.ending.at.column}
         return replace(self, calls={name: call for name, call in self.calls.items() if name in kept})
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Inserts only for DISTINCT over rows that are only inserted."""
+        """Return append for DISTINCT over an append input, else retract."""
         only_added = not self.calls and not self.is_global
         return "append" if only_added and below[0] == "append" else "retract"
 
@@ -77,9 +77,9 @@ class LogicalAggregate(LogicalGrouping):
 
 @dataclass(frozen=True)
 class LogicalMatch(InPartitions, LogicalGrouping):
-    """The matches of a pattern in the rows of each partition, in an order that begins with a time.
+    """The matches of a row pattern in the rows of each partition, in an order that begins with a time.
 
-    `defines` are the conditions of the variables, None for one that is always true. The node emits the columns
+    `defines` are the conditions of the variables; None for a variable that is always true. The node emits the columns
     `carried` of a row and the results of the `calls`. `at` is the word MATCH_RECOGNIZE in the SQL.
     """
 
@@ -93,7 +93,7 @@ class LogicalMatch(InPartitions, LogicalGrouping):
 
     @property
     def time(self) -> str:
-        """The column with the time, never NULL behind `passes.order_matches`."""
+        """The column with the time, never NULL after `passes.order_matches`."""
         return self.ordered[0]
 
     @property
@@ -106,7 +106,7 @@ class LogicalMatch(InPartitions, LogicalGrouping):
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns that are emitted, the time, and those of the conditions and the calls."""
+        """The columns that are emitted, the time, and the columns of the conditions and the calls."""
         defines = [each for each in self.defines if each is not None]
         asked = [*self.calls, *(call for each in defines for call in each.calls)]
         named = (each.call.column for each in asked if isinstance(each.call, Navigation | MatchAggregate))
@@ -118,10 +118,10 @@ class LogicalMatch(InPartitions, LogicalGrouping):
         return {name: below[name] for name in self.carried} | {each.name: each.type for each in self.calls}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
-        """The node with the columns and calls that are wanted."""
+        """Return the node with only the wanted columns and calls."""
         carried = tuple(name for name in self.carried if name in wanted)
         return replace(self, carried=carried, calls=tuple(each for each in self.calls if each.name in wanted))
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Inserts only: a match is emitted once."""
+        """Return append: a match is emitted once."""
         return "append"

@@ -1,4 +1,4 @@
-"""What a logical plan is made of: frozen nodes of a few shapes, which passes rewrite.
+"""Node shapes of a logical plan, whose nodes are frozen and rewritten by passes.
 
     leaf       scan                                no input
     calc       filter, project, expand, window     no state: the rows of one input row stay together, in order
@@ -8,11 +8,12 @@
     binary     join, lookup                        pairs of rows of two inputs, with rules of their own per side
     union      union                               the rows of all inputs
 
-A node says of itself what follows from its definition alone. A trait or a pass is a function over shapes, and names a
-node only where that one differs.
+A node class defines only what follows from the node itself. Traits and passes are functions over shapes, and name a
+class only where it differs from its shape.
 
-Every relation in the query has a path of aliases, such as `o` or `x.o` inside the derived table `x`, and every column a
-unique name: path and column, `o.order_id`. Expressions are sqlglot's over these (`scalars.resolved`).
+Every relation in the query has a path of aliases, such as `o`, or `x.o` inside the derived table `x`. Every column has
+a unique name made of path and column, such as `o.order_id`. Expressions are sqlglot expressions over these names
+(`scalars.resolved`).
 """
 
 from __future__ import annotations
@@ -39,33 +40,33 @@ Types = Mapping[str, Type]
 
 @dataclass(frozen=True)
 class LogicalNode(ABC):
-    """A node of a logical plan. Its fields say by their roles which are inputs (`operators.field_roles`)."""
+    """A node of a logical plan. The roles of its fields determine its inputs (`operators.field_roles`)."""
 
     @abstractmethod
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """The kinds of changes that the node emits, given those of its inputs."""
+        """Return the kinds of changes that the node emits, given those of its inputs."""
 
     @property
     def changes(self) -> str:
-        """Why rows that the node emits change, in a clause."""
+        """Why rows that the node emits change, as a clause."""
         return "rows of its input change"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """The columns, of those `below`, for which a condition on them alone may be applied to the first input."""
+        """Return the columns, out of `below`, on which a condition may be pushed down to the first input."""
         return frozenset()
 
 
 @dataclass(frozen=True)
 class LogicalInput:
-    """One input of an operator and what the plan chose for it.
+    """One input of an operator, with the plan's choices for it.
 
     - `carried`: the columns that the operator's rows or its condition need. `sub_key`: those of the sub-key.
-    - `layout`, `ttl_ms`: how its rows are kept, and for how long after their last change.
+    - `layout`, `ttl_ms`: how its rows are stored, and for how long after their last change, in ms.
     - `closing`: when they are evicted because of a time of their own.
     - `spread`, `copies`: over how many shards the rows of one key are spread, or to how many each row is copied.
     - `remade`: the rows are recomputed from the state of the join below.
-    - `arrival`: the column with their arrival numbers, None for their own; `ids` are carried to keep rows of different
-      arrival apart.
+    - `arrival`: the column with the arrival numbers of the rows; None if the rows keep the numbers that they have.
+    - `ids`: columns that are carried so that rows that arrived separately stay distinct.
     """
 
     input: LogicalNode = field(metadata=CHILD)
@@ -88,11 +89,11 @@ class LogicalCalc(LogicalNode):
     input: LogicalNode = field(metadata=CHILD)
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """That of the input."""
+        """Return the mode of the input."""
         return below[0]
 
     def lets_pass(self, below: AbstractSet[str]) -> AbstractSet[str]:
-        """All columns of the input."""
+        """Return all columns of the input."""
         return below
 
 
@@ -100,8 +101,8 @@ class LogicalCalc(LogicalNode):
 class LogicalUnary(LogicalNode):
     """An operator over one input.
 
-    `finds_old_rows` says why the operator needs the old row of each update, and whether a retraction of a row that was
-    never there does harm: then the input must be exact. None if neither matters.
+    `finds_old_rows`: why the operator needs the old row of each update, and whether the input must be exact because
+    retracting a row that was never there would corrupt the result. None if neither matters.
     """
 
     input: LogicalInput = field(metadata=CHILD)
@@ -109,9 +110,9 @@ class LogicalUnary(LogicalNode):
     finds_old_rows: ClassVar[tuple[str, bool] | None] = None
     has_ttl: ClassVar[bool] = True
     has_one_row: ClassVar[bool] = False
-    """Whether there is one row at most at any time."""
+    """Whether there is at most one row at any time."""
     finds_by_content: ClassVar[bool] = True
-    """Whether it finds rows by their content, and so needs the row digest of a table without a key."""
+    """Whether the operator finds rows by their content, and so needs the row digest of a table without a key."""
 
     @property
     def shards_by(self) -> tuple[str, ...] | None:
@@ -130,24 +131,24 @@ class LogicalUnary(LogicalNode):
 
     @property
     def conditions(self) -> tuple[exp.Expr, ...]:
-        """What is true of every row that the node emits."""
+        """The conditions that are true of every row that the node emits."""
         return ()
 
     @abstractmethod
     def emits(self, below: Types) -> dict[str, Type]:
-        """The columns of the rows that the node emits, given those of its input."""
+        """Return the columns of the rows that the node emits, given those of its input."""
 
     def only(self, _wanted: AbstractSet[str]) -> Self:
-        """The node without results that are not `wanted`."""
+        """Return the node without results that are not `wanted`."""
         return self
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """The columns of the partition: a condition on them leaves out whole partitions."""
+        """Return the columns of the partition: a condition on them removes whole partitions."""
         return frozenset(self.shards_by or ())
 
 
 class InPartitions:
-    """Part of an operator over the rows of each partition, in an order."""
+    """A mixin for operators over the rows of each partition, in an order."""
 
     partition: tuple[str, ...]
     order: tuple[OrderColumn, ...]
@@ -169,7 +170,7 @@ class LogicalPerRow(LogicalUnary):
 
     @abstractmethod
     def adds(self, below: Types) -> dict[str, Type]:
-        """The columns that the node adds to those of its input."""
+        """Return the columns that the node adds to those of its input."""
 
     def emits(self, below: Types) -> dict[str, Type]:
         """The input's columns and the added ones."""
@@ -178,7 +179,7 @@ class LogicalPerRow(LogicalUnary):
 
 @dataclass(frozen=True)
 class LogicalSubset(LogicalUnary):
-    """An operator that emits some of the input rows, unchanged but for added numbers."""
+    """An operator that emits some of the input rows, unchanged except for added numbers."""
 
     def emits(self, below: Types) -> dict[str, Type]:
         """The input's columns."""
@@ -192,7 +193,10 @@ class LogicalGrouping(LogicalUnary):
 
 @dataclass(frozen=True)
 class LogicalBinary(LogicalNode):
-    """An operator over two inputs; `keys` are the equalities of its `condition`, once they are taken out of it."""
+    """An operator over two inputs.
+
+    `keys` are the equalities of its `condition`, once `passes.extract_equal_keys` has taken them out of it.
+    """
 
     left: LogicalInput = field(metadata=CHILD)
     right: LogicalInput = field(metadata=CHILD)

@@ -20,11 +20,11 @@ from rowkind.service.plan.scalar.types import LOCAL, TIMESTAMP, family
 
 @dataclass(frozen=True)
 class LogicalSession(LogicalPerRow):
-    """The input's rows, each with the beginning of the session that it is in, as one more column `start`.
+    """The input's rows, each with the start of its session in the added column `start`.
 
-    A session is the rows of a partition of which each comes no more than `gap` microseconds after the one before, by
-    the column `time`, which is never NULL. `end` is the column with the last time and the gap, None where nobody asks
-    for it (`sql.session_ends`). `at` is the call in the SQL.
+    A session consists of rows of one partition, each at most `gap` microseconds after the previous one by the column
+    `time`, which is never NULL. `end` is the column with the last time plus the gap; None if no operator reads it
+    (`sql.session_ends`). `at` is the call in the SQL.
     """
 
     partition: tuple[str, ...] = field(metadata=COLUMN)
@@ -36,7 +36,7 @@ class LogicalSession(LogicalPerRow):
 
     @property
     def last(self) -> str:
-        """What the last time of a session is called where an aggregate has it; no query can say so."""
+        """The name of the column in which an aggregate has the last time of a session; no query can use this name."""
         return f"{self.start}#last"
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = ("sessions find rows by their content", False)
@@ -52,26 +52,26 @@ class LogicalSession(LogicalPerRow):
         return frozenset([self.time])
 
     def adds(self, below: Types) -> dict[str, Type]:
-        """The beginning of the session, and its end."""
+        """Return the start of the session, and its end if it is read."""
         moment = LOCAL if family(below[self.time]) == "local" else TIMESTAMP
         return {name: moment for name in (self.start, self.end) if name is not None}
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Rows change."""
+        """Return retract: a row may change the sessions of others."""
         return "retract"
 
     @property
     def changes(self) -> str:
-        """Why they do."""
+        """Why rows change."""
         return "a row may make two sessions one"
 
 
 @dataclass(frozen=True)
 class LogicalOver(InPartitions, LogicalPerRow):
-    """The input's rows, each with the results of `calls` over rows around it, by the names of their columns.
+    """The input's rows, each with the results of `calls` over the rows around it, in columns under their names.
 
-    The rows of a partition are in this order. `at` is the first window in the SQL. Where rows come in the order of
-    their time, `ahead` is how long after it their results may change, in microseconds; else None.
+    `order` is the order of the rows in a partition. `at` is the first window in the SQL. If rows arrive in time order,
+    `ahead` is how long after a row's time its results may change, in microseconds; else it is None.
     """
 
     partition: tuple[str, ...] = field(metadata=COLUMN)
@@ -82,33 +82,33 @@ class LogicalOver(InPartitions, LogicalPerRow):
 
     @property
     def measure(self) -> str | None:
-        """The column by whose values distances are measured; None where there are none."""
+        """The column by whose values the distances of frames are measured; None if no frame has a distance."""
         measured = any(each.frame.kind == "range" and each.frame.measured for each in self.calls.values())
         return self.order[0].column if measured else None
 
     @property
     def passes(self) -> bool:
-        """Whether rows are let go of by the times of those that come after them."""
+        """Whether the times of later rows evict a row."""
         return self.ahead is not None and all(call.frame.by_distance for call in self.calls.values())
 
     finds_old_rows: ClassVar[tuple[str, bool] | None] = ("OVER finds rows by their content", False)
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns of the calls, and the one by which distances are measured."""
+        """The columns of the calls, and the column by which distances are measured."""
         measure = frozenset() if self.measure is None else frozenset([self.measure])
         return measure.union(*(call.reads for call in self.calls.values()))
 
     def adds(self, _below: Types) -> dict[str, Type]:
-        """The results of the calls."""
+        """Return the results of the calls."""
         return {name: call.type for name, call in self.calls.items()}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
-        """The node with the calls whose results are wanted."""
+        """Return the node with the calls whose results are wanted."""
         return replace(self, calls={name: call for name, call in self.calls.items() if name in wanted})
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Inserts only where results are final when a row is emitted."""
+        """Return append if results are final when a row is emitted, else retract."""
         return "append" if self.ahead == 0 else "retract"
 
     @property
@@ -119,7 +119,7 @@ class LogicalOver(InPartitions, LogicalPerRow):
 
 @dataclass(frozen=True)
 class LogicalStamp(LogicalPerRow):
-    """The input's rows, each with the time at which it is processed, as one more column `time`.
+    """The input's rows, each with the time at which it is processed in the added column `time`.
 
     `partition`: columns that choose the shard in which the row is stamped; None if any will do. `at` is the call.
     """
@@ -137,13 +137,13 @@ class LogicalStamp(LogicalPerRow):
         return self.partition
 
     def adds(self, _below: Types) -> dict[str, Type]:
-        """The time."""
+        """Return the time column."""
         return {self.time: TIMESTAMP}
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Inserts only: `passes.stamp_rows` refuses other rows."""
+        """Return append: `passes.stamp_rows` refuses other inputs."""
         return "append"
 
     def lets_pass(self, below: AbstractSet[str]) -> AbstractSet[str]:
-        """All columns of the input."""
+        """Return all columns of the input."""
         return below

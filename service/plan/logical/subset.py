@@ -1,4 +1,4 @@
-"""Operators that emit some of the input rows, unchanged but for added numbers."""
+"""Operators that emit some of the input rows, unchanged except for added numbers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from rowkind.service.plan.scalar.types import BIGINT, INT
 
 @dataclass(frozen=True)
 class LogicalRank(InPartitions, LogicalSubset):
-    """The input's rows of a ranking for which `condition` is true.
+    """The input's rows that are within a ranking and for which `condition` is true.
 
-    `numbers` are the columns with numbers that somebody reads, and by which function each is; `asked` are those that
-    only the condition reads. `bound` is a column that the condition bounds a number by and that is the same in all rows
-    that a partition ever has; None where there is none. Without an upper bound, nobody tells numbers above `settled`
-    apart; None where somebody may. `identity` is the unique key by which rows are replaced, for the strategy
-    "improving". `in_time`: rows come in the order of the time by which they are ranked, so that none moves others.
+    `numbers` are the columns with the numbers that downstream operators read, each with its function. `asked` are the
+    columns that only the condition reads. `bound` is a column by which the condition bounds a number and which has the
+    same value in all rows that a partition ever has; None if there is none. If `ranking` has no upper bound, numbers
+    above its `settled` are not distinguished; None if all numbers are. `identity` is the unique key by which rows are
+    replaced, for the strategy "improving". `in_time`: rows arrive in the order of the time by which they are ranked, so
+    no row moves another.
     """
 
     ranking: Ranking
@@ -60,11 +61,11 @@ class LogicalRank(InPartitions, LogicalSubset):
         return {**below, **dict.fromkeys(self.numbers, INT)}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
-        """The node with the numbers that are wanted."""
+        """Return the node with only the wanted numbers."""
         return replace(self, numbers={name: of for name, of in self.numbers.items() if name in wanted})
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Inserts only where rows come in the order by which they are ranked."""
+        """Return append if rows arrive in the order by which they are ranked, else retract."""
         return "append" if self.in_time else "retract"
 
     @property
@@ -75,10 +76,11 @@ class LogicalRank(InPartitions, LogicalSubset):
 
 @dataclass(frozen=True)
 class LogicalTemporalFilter(LogicalSubset):
-    """The rows whose time has come, by the column `begins`, and is not over, by `ends`, as the clock goes.
+    """The rows whose time has come, by the column `begins`, and is not over, by the column `ends`, as the clock moves.
 
-    `final`: rows do not change after they are released. `most`: about how many are released at a time. `order`: the
-    order of release, a time first. Rows equal in `partition` are in one shard, in time order; None: in any.
+    `final`: rows do not change after they are released. `most`: about how many rows are released at a time. `order`:
+    the order of release, which begins with a time. Rows that are equal in `partition` are in one shard, in time order;
+    None: rows may be in any shard.
     """
 
     clock: Clock
@@ -106,7 +108,7 @@ class LogicalTemporalFilter(LogicalSubset):
         return frozenset([*times, *(each.column for each in self.order if each.column is not None)])
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """Inserts only where rows are final, or where they come and stay."""
+        """Return append if rows are final, or if rows of an append input never leave; else retract."""
         return "append" if self.final or (self.ends is None and below[0] == "append") else "retract"
 
     @property
@@ -115,13 +117,13 @@ class LogicalTemporalFilter(LogicalSubset):
         return "a row leaves the result when its time is over"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
-        """No column: a condition stays above."""
+        """Return no column: a condition stays above."""
         return frozenset()
 
 
 @dataclass(frozen=True)
 class LogicalSingleRow(LogicalSubset):
-    """The rows of the scalar subquery `at`; a batch after which there is more than one row fails."""
+    """The rows of the scalar subquery `at`. A batch that leaves more than one row fails."""
 
     at: exp.Expr = field(metadata=ASIDE)
 
@@ -130,19 +132,19 @@ class LogicalSingleRow(LogicalSubset):
 
     @property
     def shards_by(self) -> tuple[str, ...]:
-        """One shard."""
+        """No columns: there is one shard."""
         return ()
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:
-        """That of the input, with its old rows."""
+        """Return append for an append input, else retract."""
         return "append" if below[0] == "append" else "retract"
 
 
 @dataclass(frozen=True)
 class LogicalNormalize(LogicalSubset):
-    """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why.
+    """The input as an exact changelog. `key` is its primary key, empty for a multiset; `reason` says why it is needed.
 
-    `takes_back`: expired rows are retracted. `arrival` is the column with each row's arrival number, None if unused.
+    `takes_back`: expired rows are retracted. `arrival` is the column with each row's arrival number; None if unused.
     """
 
     key: tuple[str, ...] = field(metadata=COLUMN)
@@ -152,19 +154,19 @@ class LogicalNormalize(LogicalSubset):
 
     @property
     def shards_by(self) -> tuple[str, ...] | None:
-        """The key; without one, as much of a row as can be part of a key."""
+        """The key; None without a key, and then the columns of a row that can be part of a key choose the shard."""
         return self.key or None
 
     def emits(self, below: Types) -> dict[str, Type]:
-        """The input's columns and the arrival number."""
+        """Return the input's columns and the arrival number."""
         return {**below, **({} if self.arrival is None else {self.arrival: BIGINT})}
 
     def only(self, wanted: AbstractSet[str]) -> Self:
-        """The node without the arrival number if that is not wanted."""
+        """Return the node without the arrival number if that is not wanted."""
         return replace(self, arrival=self.arrival if self.arrival in wanted else None)
 
     def mode(self, *_below: ChangelogMode) -> ChangelogMode:
-        """Rows change, with their old rows."""
+        """Return retract: updates come with their old rows."""
         return "retract"
 
     @property

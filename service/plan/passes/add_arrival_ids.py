@@ -1,21 +1,23 @@
-"""Add the columns by which operators that go by arrival order equal rows the same way for every cut of the input.
+"""Add arrival numbers to rows, so that results by arrival do not depend on how the input is cut into batches.
 
     SELECT k, FIRST(id), LAST(id) FROM t GROUP BY k          over an upsert table
 
 ROW_NUMBER, LIMIT, OVER, FIRST, LAST, `ORDER BY PROCTIME()`, the ORDER BY of a whole query, `on_conflict` and ASOF JOIN
-go by the arrival of rows where nothing else decides. The rule:
+go by the arrival of rows if nothing else decides. The rule:
 
 - A row of a table arrives with the record that wrote it last: each `+I` and each `+U` is a new arrival, even if no
   value that the query reads has changed. A `-U`/`+U` pair therefore moves its row to the end.
 - A row of a join arrives with the later of its two rows. A row of a semi join, a rank, a lookup or a session arrives
-  with the (left) row that it was made of; so does each element of an array.
-- A row of an aggregate has no arrival. Such rows are ordered by the columns of their group, and by all of theirs where
-  there is no group: elements of an array that an aggregate over a whole table makes, or rows of several aggregates.
+  with the (left) row from which it is derived; so does each element of an array.
+- A row of an aggregate has no arrival. Such rows are ordered by the columns of their group. If there is no group, they
+  are ordered by all their columns: elements of an array that an aggregate over a whole table builds, or rows of several
+  aggregates.
 
-An operator numbers its changes by arrival anyway, but a write that changes no value never reaches it: the Normalize of
-a table drops it in one batch, and keeps its number in another. So the number becomes a column of the row, from the scan
-or the Normalize on (`LogicalNormalize.arrival`): then each write is a change of the row for every operator in between.
-Where rows are never written again, since they come from append tables alone, the plan stays as it is.
+An operator numbers its changes by arrival anyway. But a write that changes no value may not reach it: the Normalize of
+a table drops a `-U`/`+U` pair of equal rows in one batch, and passes on its number if the two are in different batches.
+So the number becomes a column of the row, from the scan or the Normalize on (`LogicalNormalize.arrival`). Then each
+write is a change of the row for every operator in between. If rows are never written again, because they come from
+append tables alone, the plan stays as it is.
 """
 
 from __future__ import annotations
@@ -46,19 +48,20 @@ from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 from rowkind.service.plan.tree import Rules, first, inputs, over, rewritten
 
 _PEERS = frozenset({"count", "sum", "avg", "min", "max", "bool_and", "bool_or", "rank", "dense_rank"})
-"""Functions over a window whose results are the same for equal rows, if their frame is one of values."""
+"""Window functions whose results are the same for equal rows, if their frame is one of values."""
 
 _Ordered = TypeVar("_Ordered", LogicalRank, LogicalOver, LogicalTemporalFilter)
 
 _FARTHEST = 1 << 61
-"""Groups by whole numbers beyond this, on either side of 0, are in no order of these numbers."""
+"""Groups by whole numbers beyond this, on either side of 0, are not ordered by these numbers."""
 
 
 @dataclass(frozen=True)
 class _Arriving:
-    """A node with the columns that its rows are ordered by where nothing else decides.
+    """A node with the columns by which its rows are ordered if nothing else decides.
 
-    `numbers` are arrival numbers of the tables that it is made of, `others` columns that identify rows without any.
+    `numbers` are the arrival numbers of the tables from which the rows are derived. `others` are columns that identify
+    rows without an arrival number.
     """
 
     node: LogicalNode
@@ -71,7 +74,7 @@ class _Arriving:
         return (*self.numbers, *self.others)
 
     def over(self, node: LogicalNode) -> _Arriving:
-        """The same columns of a node above."""
+        """Return the same columns for a node above."""
         return replace(self, node=node)
 
 
@@ -99,7 +102,7 @@ def add_arrival_ids(query: Query) -> Query:
 
 
 def _of_order(expiring: bool, node: _Ordered) -> _Ordered:
-    """A node whose order may leave rows equal, with their arrival numbers if they matter."""
+    """Return a node whose order may leave rows equal, with their arrival numbers if they matter."""
     if not _goes_by_arrival(node) or _decided(node.input.input, node.partition or (), node.order):
         return node
     return replace(node, input=_side(node.input, expiring=expiring))
@@ -115,16 +118,16 @@ def _goes_by_arrival(node: LogicalRank | LogicalOver | LogicalTemporalFilter) ->
 
 
 def _of_nearest(expiring: bool, node: LogicalLookup) -> LogicalLookup:
-    """A lookup by time, of which several right rows may be equally near."""
+    """Return a lookup by time with arrival numbers on its right side, where several rows may be equally near."""
     if node.match is None or node.match.versions:
         return node
     return replace(node, right=_side(node.right, expiring=expiring))
 
 
 def _of_calls(expiring: bool, node: LogicalAggregate) -> LogicalAggregate:
-    """FIRST and LAST with what identifies a row among their arguments: a retraction finds the arrival of its row by it.
+    """Add columns that identify a row to the arguments of FIRST and LAST, so that a retraction finds its row's arrival.
 
-    By the value alone the oldest of equal values would be retracted, whichever row it belongs to.
+    By the value alone, the oldest of equal values would be retracted, whichever row it belongs to.
     """
     by_arrival = any(call.function in ARRIVALS for call in node.calls.values())
     if not by_arrival or produced(node.input.input) == "append":
@@ -146,11 +149,11 @@ def _decided(node: LogicalNode, partition: Iterable[str], order: Iterable[OrderC
 
 
 def _side(side: LogicalInput, *, expiring: bool) -> LogicalInput:
-    """The input with its arrival numbers, unless its rows keep those that they have."""
+    """Return the input with its arrival numbers, unless its rows keep those that they have."""
     if _arrives_once(side.input):
         return side
     if (scan := bare_scan(side.input)) is not None and scan.source.exact and scan.source.primary_key:
-        # Its retractions bring whole rows, so the operator finds each by the primary key, and sees every write.
+        # Its retractions carry whole rows, so the operator finds each by the primary key, and sees every write.
         keyed = _with_columns(side.input, tuple(map(scan.name, scan.source.primary_key)))
         return replace(side, input=keyed.node, ids=keyed.others)
     found = _numbered(side.input, expiring=expiring)
@@ -159,7 +162,7 @@ def _side(side: LogicalInput, *, expiring: bool) -> LogicalInput:
     if len(found.numbers) == 1:
         return replace(side, input=found.node, arrival=found.numbers[0], ids=found.ids)
     name = f"{found.ids[0].rpartition('.')[0]}.{ARRIVAL}s"
-    # The columns that decide come first, so that they also decide where rows are compared as they are packed.
+    # The columns that decide come first, so that they also decide if rows are compared in their packed form.
     outputs: dict[str, exp.Expr] = {each: resolved(each) for each in (*found.ids, *columns(found.node))}
     return replace(
         side,
@@ -170,9 +173,10 @@ def _side(side: LogicalInput, *, expiring: bool) -> LogicalInput:
 
 
 def _number(found: _Arriving) -> exp.Expr:
-    """The arrival number of a row: the latest of its parts, or a negative number, which is no record's, for a group.
+    """Return the arrival number of a row: the latest of its parts. For a group it is negative, as for no record.
 
-    Groups by a whole number are in its order, as far as it fits; all others in that of their packed columns.
+    Groups by a whole number are in the order of that number, as far as it fits; all others are in the order of their
+    packed columns.
     """
     if found.numbers:
         first, *others = map(resolved, found.numbers)
@@ -200,7 +204,7 @@ def _arrives_once(node: LogicalNode) -> bool:
 
 
 def _numbered(node: LogicalNode, *, expiring: bool) -> _Arriving:
-    """The node with the arrival numbers of its rows among its columns."""
+    """Return the node with the arrival numbers of its rows among its columns."""
 
     def below(node: LogicalNode) -> _Arriving:
         return _numbered(node, expiring=expiring)
@@ -226,7 +230,7 @@ def _numbered(node: LogicalNode, *, expiring: bool) -> _Arriving:
 
 
 def _projected(node: LogicalProject, below: _Arriving) -> _Arriving:
-    """The columns under the names that the projection has for them already, or else under their own."""
+    """Return the columns under the names that the projection already has for them, or else under their own."""
     names: dict[str, str] = {}
     for name, output in node.outputs.items():
         if isinstance(bare := output.unnest(), exp.Column):
@@ -238,21 +242,21 @@ def _projected(node: LogicalProject, below: _Arriving) -> _Arriving:
 
 
 def _filtered(node: LogicalNode) -> LogicalNode:
-    """What lies below filters."""
+    """Return the node below the filters."""
     while isinstance(node, LogicalFilter):
         node = node.input
     return node
 
 
 def _of_table(node: LogicalNode, scan: LogicalScan, *, expiring: bool) -> _Arriving:
-    """The rows of a table, maybe filtered, with their arrival numbers."""
+    """Return the rows of a table, possibly filtered, with their arrival numbers."""
     name = scan.name(ARRIVAL)
     if is_empty(node):
         return _Arriving(node)
     if scan.source.mode == "append":
         return _Arriving(_numbered_scan(node), (name,))
     if scan.source.exact and (expiring or scan.source.ttl_ms is not None):
-        # A row that has expired may still be retracted from what was made of it, by its own retraction alone.
+        # An expired row may still be retracted from rows derived from it, but only by its own retraction.
         return _with_columns(node, tuple(map(scan.name, scan.source.primary_key)))
     keys = in_order(unique_keys(node), node)
     reason = "rows that are equal in their order go by the arrival of the record that wrote them last"
@@ -264,7 +268,7 @@ def _numbered_scan(node: LogicalNode) -> LogicalNode:
 
 
 def _with_columns(node: LogicalNode, names: tuple[str, ...]) -> _Arriving:
-    """The node with these columns of the scan below it among its own."""
+    """Return the node with these columns of the scan below it among its own."""
     if isinstance(node, LogicalProject):
         return _projected(node, _with_columns(node.input, names))
     if isinstance(node, LogicalFilter):
@@ -282,7 +286,7 @@ def _of_pairs(node: LogicalJoin | LogicalLookup, left: _Arriving, right: _Arrivi
 
 
 def _renamed(right: _Arriving, taken: Mapping[str, object]) -> _Arriving:
-    """The right rows of a join, no column of theirs named as one on the left: both may be of one scan."""
+    """Return the right rows of a join without column names that the left side has too: both may be of one scan."""
     names = {name: name for name in columns(right.node)}
     for name in right.ids:
         while names[name] in taken:
@@ -294,7 +298,7 @@ def _renamed(right: _Arriving, taken: Mapping[str, object]) -> _Arriving:
 
 
 def _of_union(node: LogicalUnion, branches: list[_Arriving]) -> _Arriving:
-    """One column for the numbers of all branches, NULL for rows without any."""
+    """Return the union with one column for the numbers of all branches, which is NULL for rows without a number."""
     names = [each.numbers[0] for each in branches if each.numbers]
     if not names:
         return _Arriving(node)

@@ -1,18 +1,18 @@
-"""Distinguish rows that are found by their content by all columns of their table, pruned ones included.
+"""Add a digest of the whole row where rows of a table without a key are found by their content.
 
-A retraction of a table without a key takes back a row that is equal in all columns. The first operator above such a
-table, a join, a rank or a Normalize, finds the row among those that it keeps, or finds none, and the retraction is
-unmatched. But it keeps only the columns that are read, and a retraction of a row that was never sent may agree in these
-with one that was. So where columns have been pruned, a digest of the whole row is kept with the others
-(`calc.ROW_DIGEST`), and goes no further than that operator: whatever comes out of it is exact.
+A table without a key retracts a row by a row that is equal in all columns. The first operator above such a table, a
+join, a rank or a Normalize, finds this row among those that it stores. If it does not, the retraction is unmatched. But
+the operator stores only the columns that are read, and in these a retraction of a row that was never sent may equal a
+row that was. So if columns have been pruned, a digest of the whole row is stored with the others (`calc.ROW_DIGEST`).
+It goes no further than that operator, whose output is exact.
 
-The table is then read whole. It costs a digest and 17 bytes of state for each row, and is not done for a table that is
-said to be `exact`, where every retraction has its row and it does not matter which of two that look alike it takes. It
-does matter where a Normalize keeps the arrival of each row.
+The table is then read whole, which costs a digest and 17 bytes of state for each row. This is not done for a table that
+is marked `exact`: there every retraction has its row, and it does not matter which of two rows that look alike it
+removes. It does matter if a Normalize keeps the arrival of each row.
 
-A table whose columns come from the registry may have got further ones since the checkpoint was written. Rows are told
-apart by the columns that there were: those that nobody reads must not keep the job from going on, and the rows that it
-keeps have no others.
+A table whose columns come from the registry may have gained columns since the checkpoint was written. Its rows are
+then distinguished by the columns that existed at the time: the stored rows do not have the new ones, and a new column
+that is not read must not keep the job from continuing.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _side(recorded: _Recorded, side: LogicalInput, *, arrival: bool = False) -> 
 
 
 def _apart(recorded: _Recorded, source: SourceTable, carried: Collection[str]) -> frozenset[str]:
-    """The columns by which rows of a table are told apart: all of them, but for those that have been added since."""
+    """Return the columns by which rows of a table are distinguished: all except those added since the checkpoint."""
     declared = frozenset(source.declared.names)
     if source.known_as is None or recorded is None:
         return declared
@@ -95,7 +95,7 @@ def _apart(recorded: _Recorded, source: SourceTable, carried: Collection[str]) -
 
 
 def _carried(node: LogicalNode, names: set[str]) -> set[str]:
-    """Which columns of the scan below are among these columns of the node, as they are."""
+    """Return which columns of the scan below are among these columns of the node, unchanged."""
     if isinstance(node, LogicalProject):
         bare = (node.outputs[name].unnest() for name in names)
         return _carried(node.input, {each.name for each in bare if isinstance(each, exp.Column)})
@@ -103,7 +103,7 @@ def _carried(node: LogicalNode, names: set[str]) -> set[str]:
 
 
 def _digested(node: LogicalNode, apart: Collection[str]) -> LogicalNode:
-    """The filters and projections above a scan, and the scan itself, with the digest of these columns."""
+    """Return the filters and projections above a scan, and the scan itself, with the digest of these columns."""
     if isinstance(node, LogicalScan):
         used = tuple(each for each in node.source.declared.names if each in apart or each in node.used)
         return replace(node, used=used, digested=True)

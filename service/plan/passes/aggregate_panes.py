@@ -1,13 +1,13 @@
 """Aggregate overlapping windows from panes, the pieces into which the windows' edges cut time.
 
-    HOP by 1 minute of 1 hour          SUM(x) of each minute, then of each 10 minutes, then of 6 times these
+    HOP by 1 minute of 1 hour          SUM(x) of each minute, then of each 10 minutes, then of 6 of these
     CUMULATE by 1 minute to 1 hour     SUM(x) of each minute, then the sum of up to 60 minutes
 
-Without that, every row is one in each of its windows: 60 of them here. The rows of a pane are in the same windows, so
-that only what has been added up of them need be there as often: not sums, which would be rounded twice, but
-accumulators (`passes.split_distinct`). Where a pane is in many windows that hop, panes are first added up to runs of
-them, one run from each pane on, and windows from runs that follow each other: a pane is in 10 runs and each run in 6
-windows, which is 16 instead of 60. Where a call needs the rows of the whole window, each row stays one of each.
+Without panes, every row is repeated for each of its windows, 60 times here. The rows of a pane are in the same windows,
+so only their aggregate has to be repeated. It is not a sum, which would be rounded twice, but an accumulator
+(`passes.split_distinct`). If a pane is in many HOP windows, panes are first aggregated into runs of panes, one run from
+each pane on, and windows from consecutive runs. A pane is then in 10 runs and each run in 6 windows, which is 16
+instead of 60. If a call needs the rows of the whole window, rows are still repeated for each window.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ from rowkind.service.plan.tree import bottom_up
 from rowkind.service.python.function import PythonFunction
 
 _MANY = 24
-"""In how many windows a pane must be for runs of panes to pay, which are an aggregate more."""
+"""In how many windows a pane must be for runs of panes to pay off: they need one more aggregate."""
 
 _LEAST = 4
-"""In how many windows a row must be for panes to pay, and of how many a slide may be: they are an aggregate more."""
+"""In how many windows a row must be for panes to pay off, and how many panes a slide may have: panes need one more
+aggregate."""
 
 
 def aggregate_panes(query: Query) -> Query:
@@ -77,9 +78,9 @@ def aggregate_panes(query: Query) -> Query:
 
 @dataclass(frozen=True)
 class _Windows:
-    """What an aggregate is over: the windows of rows, and the conditions on these and on the rows.
+    """The input of an aggregate: the windows of rows, and the conditions on the windows and on the rows.
 
-    `edge` is the column that tells the windows of a row apart: where each begins or, of those that cumulate, ends.
+    `edge` is the column that distinguishes the windows of a row: the start of each or, for CUMULATE, the end.
     """
 
     expand: LogicalExpand
@@ -89,7 +90,7 @@ class _Windows:
     on_rows: tuple[exp.Expr, ...]
 
     def column(self, name: str) -> str:
-        """A column beside the edge."""
+        """Return the name of a column next to the edge."""
         return f"{self.edge.rpartition('.')[0]}.{name}"
 
 
@@ -114,7 +115,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 
 def _windows(node: LogicalNode) -> _Windows | None:
-    """The windows below filters and projections, if rows are in many and a condition is on one of the two."""
+    """Return the windows below filters and projections, if rows are in many and conditions are on one of the two."""
     conditions: list[exp.Expr] = []
     below = node
     while isinstance(below, LogicalFilter) or (isinstance(below, LogicalProject) and below.view is None):
@@ -128,25 +129,25 @@ def _windows(node: LogicalNode) -> _Windows | None:
     on_windows = tuple(each for each in conditions if reads(each) <= {edge})
     on_rows = tuple(each for each in conditions if not reads(each) & made)
     size, slide = micros(array.args["size"]), micros(_slide(array))
-    # Where a slide does not go into the size, panes may be very short.
+    # If the size is not a multiple of the slide, panes may be very short.
     many = size >= _LEAST * slide and slide <= _LEAST * gcd(size, slide)
     whole = len(on_windows) + len(on_rows) == len(conditions) and not set(on_windows) & set(on_rows)
     return _Windows(below, array, edge, on_windows, on_rows) if many and whole else None
 
 
 def _slide(array: WindowStarts | WindowEnds) -> exp.Expr:
-    """How far the windows of a row are apart."""
+    """Return the distance between the windows of a row."""
     slide: exp.Expr = array.args["slide" if isinstance(array, WindowStarts) else "step"]
     return slide
 
 
 def _run(array: WindowStarts | WindowEnds) -> int:
-    """How long the runs of panes are of which windows are put together, in microseconds; 0 where there are none."""
+    """Return the length of the runs of panes from which windows are aggregated, in microseconds; 0 for no runs."""
     size, slide = micros(array.args["size"]), micros(_slide(array))
     if isinstance(array, WindowEnds) or size % slide or size < _MANY * slide:
         return 0
     panes = size // slide
-    # Of all ways to write a number as a product, the sum is least where the two are closest.
+    # Of all ways to write a number as a product of two, the sum is least if the two are closest.
     runs = next(each for each in range(isqrt(panes), 0, -1) if panes % each == 0)
     return size // runs if 2 * (runs + panes // runs) <= panes else 0
 
@@ -154,13 +155,14 @@ def _run(array: WindowStarts | WindowEnds) -> int:
 def _in_panes(
     node: LogicalAggregate, windows: _Windows, meanings: Mapping[str, exp.Expr], steps: Mapping[str, Steps]
 ) -> LogicalAggregate:
-    """The aggregate over panes, whose calls are split in `steps`; columns of its input have these `meanings`."""
+    """Return the aggregate over panes. `steps` are its calls in two steps, `meanings` those of its input's columns."""
     of_rows = {name: each for name, each in meanings.items() if windows.edge not in reads(each)}
     plain = tuple(name for name in node.group if name in of_rows)
     of_windows = tuple(name for name in node.group if name not in of_rows)
     by_pane, calls = _by_pane(node, windows, of_rows, steps)
-    # All panes and windows of the other columns in one shard. Spread, a window would be added up there from one pane
-    # or two; and nothing is shuffled between the two steps. Without other columns all there is would be in one shard.
+    # All panes and windows with the same other columns are in one shard, so nothing is shuffled between the two steps.
+    # Spread over shards, a window would be aggregated from one or two panes in each. Without other columns, all rows
+    # would be in one shard, so they are spread.
     edges = [columns(by_pane)[windows.column(PANE)], *(columns(node.input.input)[name] for name in of_windows)]
     together = bool(plain) and all(each == TIMESTAMP for each in edges)
     by_pane = replace(by_pane, apart=int(together))
@@ -186,7 +188,7 @@ def _in_panes(
 def _by_pane(
     node: LogicalAggregate, windows: _Windows, of_rows: Mapping[str, exp.Expr], steps: Mapping[str, Steps]
 ) -> tuple[LogicalAggregate, Mapping[str, LogicalAggregateCall]]:
-    """The first steps of the calls by pane, and the second ones; columns of the rows have the meanings `of_rows`."""
+    """Return the first steps of the calls by pane, and the second steps. `of_rows` are the rows' columns by name."""
     pane, array = windows.column(PANE), windows.array
     size, offset = array.args["size"], array.args.get("offset")
     width = gcd(micros(_slide(array)), micros(size))
@@ -203,7 +205,7 @@ def _by_pane(
 def _by_run(
     by_pane: LogicalAggregate, runs: LogicalExpand, calls: Mapping[str, LogicalAggregateCall]
 ) -> tuple[LogicalAggregate, Mapping[str, LogicalAggregateCall]]:
-    """The runs of panes aggregated, and the calls that add up what comes out, instead of panes."""
+    """Return the aggregate of runs of panes, and the calls that aggregate runs instead of panes."""
     (run,) = runs.elements
     first, second = _parted({name: between(call.arguments[0], call) for name, call in calls.items()})
     group = (*by_pane.group[:-1], run)
@@ -214,6 +216,6 @@ def _by_run(
 def _parted(
     steps: Mapping[str, Steps],
 ) -> tuple[Mapping[str, LogicalAggregateCall], Mapping[str, LogicalAggregateCall]]:
-    """The first steps by the columns of their results, and the second ones by name."""
+    """Return the first steps by the columns of their results, and the second steps by name."""
     firsts = {partial: first for partial, first, _ in steps.values()}
     return firsts, {name: second for name, (*_, second) in steps.items()}

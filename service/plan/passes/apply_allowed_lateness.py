@@ -2,11 +2,11 @@
 
     watermark: {column: placed, delay: 5s, allowed_lateness: 1h}
 
-Everything that a watermark closes (`passes.derive_state_cleanup`) is closed later by the lateness that the tables of
-its clock allow, the longest of them: when rows are late as well as until when they are kept. A final row is still
-emitted as early as before (`passes.delay_until_final`), and rows that come late afterwards correct it. But an unmatched
-row waits longer (`passes.delay_null_padding`), so that it need not be retracted. Row patterns are not closed later:
-they take their rows in order.
+Everything that a watermark closes (`passes.derive_state_cleanup`) is closed later, by the longest lateness that the
+tables of its clock allow. This applies both to when rows are late and to how long they are kept. A final row is still
+emitted as early as before (`passes.delay_until_final`), and late rows correct it afterwards. But an unmatched row waits
+longer (`passes.delay_null_padding`), so that it need not be retracted. Row patterns are not closed later, because they
+take their rows in order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def apply_allowed_lateness(query: Query) -> Query:
 
 
 def allowed_ms(tables: Tables, clock: Clock) -> int:
-    """How late rows may be for what goes by this clock, in ms."""
+    """Return how late rows may be for operators that go by this clock, in ms."""
     marks = (tables[name].watermark for name, _ in clock.tables if name in tables)
     return max((mark.allowed_ms for mark in marks if mark is not None), default=0)
 

@@ -1,14 +1,14 @@
 """Buffer the rows of OVER and ranks until the watermark, and release them in time order, so that results are final.
 
 A temporal filter below the Over buffers a row until no further row can come with an earlier or an equal time, as for
-ORDER BY. Then nothing comes between rows that are there, and no frame that ends with the row, or with its peers, has
-more in it later (Flink's append OVER). A frame that looks ahead by time is complete when the watermark has passed that
-time, which `delay_until_final` waits for above the Over; one that looks ahead by rows may wait indefinitely. Nor does
-the number of a row change then, so that the first rows of a partition stay its first (Flink's first-row deduplication).
+ORDER BY. Then no row comes between existing rows, and a frame that ends with the row, or with its peers, is complete
+(Flink's append OVER). A frame that looks ahead by time is complete when the watermark has passed that time, which
+`delay_until_final` waits for above the Over. A frame that looks ahead by rows may wait indefinitely. The number of a
+row does not change either, so the first rows of a partition stay its first (Flink's first-row deduplication).
 
-All rows of a partition are in one shard, so that they stay in order where more is due than one batch lets out. This is
-done for sinks that want final rows, and below row patterns, whose rows must not change. It is not done where rows may
-be late by `allowed_lateness`, and not for windows in the partition, which are final as a whole.
+All rows of a partition are in one shard, so that they stay in order even if more rows are due than one batch releases.
+The pass applies to sinks that want final rows, and below row patterns, whose rows must not change. It does not apply if
+rows may be late by `allowed_lateness`, nor to windows in the partition, which are final as a whole.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def _rank(tables: Tables, other: str, node: LogicalRank) -> LogicalRank:
 
 
 def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> LogicalInput | None:
-    """The input with its rows in the order of time that the node asks for; None where there is no such order.
+    """Return the input with its rows in the time order that the node asks for; None if there is no such order.
 
-    `other` is what can be done if a time may be NULL, besides leaving such rows out.
+    `other` is what else can be done if a time may be NULL, besides removing such rows.
     """
     if not node.order or node.order[0].descending:
         return None
@@ -98,7 +98,7 @@ def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> Log
 
 
 def _ahead(calls: Iterable[LogicalWindowCall]) -> int | None:
-    """How long after a row's time its results may change, in microseconds; None where no time bounds that."""
+    """Return how long after a row's time its results may change, in microseconds; None if no time bounds that."""
     ends = [(call.frame.kind, call.frame.end) for call in calls]
     if any(end is None or (kind == "rows" and end > 0) for kind, end in ends):
         return None

@@ -1,4 +1,4 @@
-"""A function of the job that is not deterministic may only be called on rows that are never retracted.
+"""Check that functions of the job that are not deterministic are called only on rows that are never retracted.
 
 A retraction passes through the same expressions as the row that it retracts, and must yield the same row.
 """
@@ -40,7 +40,7 @@ _AGAIN = {False: "a join computes it again", True: "a search for a pattern compu
 
 
 def _check_calls(aggregate: LogicalAggregate) -> None:
-    """An aggregate function over rows that may be taken back must be able to take them back."""
+    """Check that aggregate functions of the job can retract rows if their input may. Raises Refusal."""
     for call in aggregate.calls.values():
         function = call.function
         if not isinstance(function, PythonFunction) or produced(aggregate.input.input) == "append":
@@ -60,7 +60,11 @@ def _check_calls(aggregate: LogicalAggregate) -> None:
 
 
 def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None, why: str) -> None:
-    """Expressions over some rows; in a join they are computed again whenever the other side changes."""
+    """Check expressions over some rows. Raises Refusal.
+
+    In a join, and in a search for a pattern, `rows` is None: expressions are computed again even if rows are only
+    inserted.
+    """
     for expression in expressions:
         for call in expression.find_all(exp.Anonymous):
             function = function_of(call)

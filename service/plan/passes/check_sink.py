@@ -84,7 +84,7 @@ def _check_append(query: Query) -> None:
     changing = updating(query.root)
     if changing is None:
         return
-    # A Normalize is in no place of the SQL: what expires is the table or the operator below it.
+    # A Normalize has no place in the SQL: the rows that expire are those of the table or the operator below it.
     at = getattr(source(changing) if isinstance(changing, LogicalNormalize) else changing, "at", None)
     padded = isinstance(changing, LogicalJoin) and not changing.keeps_left
     if at is not None and (padded or isinstance(changing, LogicalLookup)):
@@ -141,11 +141,11 @@ _REMEDIES: Mapping[type[LogicalNode], Callable[[Query, Any], str]] = {
     LogicalTemporalFilter: _for_others,
     LogicalScan: _for_others,
 }
-"""What to do about rows that change, by the lowest node that makes them change."""
+"""Remedies for rows that change, by the lowest node that makes them change."""
 
 
 def _or_in_time(query: Query, rank: LogicalRank) -> str:
-    """How the rows of a rank by a time would come once."""
+    """Return how the rows of a rank by a time could be emitted only once."""
     order = rank.order[:1]
     if not order or order[0].descending or event_times(rank.input.input).get(order[0].column or "") is None:
         return ""
@@ -153,7 +153,7 @@ def _or_in_time(query: Query, rank: LogicalRank) -> str:
 
 
 def _in_order_of_time(query: Query, over: LogicalOver | LogicalRank) -> str:
-    """How an Over would get its rows in an order that is final."""
+    """Return how an Over or a rank could receive its rows in a final order."""
     first, once = over.order[0].column, ", and each row comes once"
     if query.sink.emit == "changes":
         return f"leave out `emit: changes`{once}"
@@ -173,7 +173,7 @@ def _in_order_of_time(query: Query, over: LogicalOver | LogicalRank) -> str:
 
 
 def _or_once(query: Query) -> str:
-    """How the rows would come once, where they are of windows."""
+    """Return how the rows could be emitted only once, if they are rows of windows."""
     if query.sink.emit == "changes" and final_at(query) is not None:
         return ", or leave out `emit: changes`, and each row comes once, when it is final"
     asked = " and ".join(f"`watermark: {each.column}` to the table {each.table}" for each in without_watermark(query))

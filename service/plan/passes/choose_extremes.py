@@ -1,9 +1,9 @@
-"""MAX of a column that only grows, and MIN of one that only shrinks, store one value, even if rows are replaced.
+"""Store one value for MAX of a column that only grows, and for MIN of one that only shrinks, even if rows are replaced.
 
 A count over inserts is only ever replaced by a larger one, so the greatest of such counts is never lost, and smaller
-values need not be stored. That holds within groups of columns that are never replaced themselves. (Flink's
-monotonicity, reaching aggregates.) Over rows that only come every extreme keeps one value anyway, and so it does over
-sessions of such rows, which lose no row but all of them together.
+values need not be stored. This applies within groups whose columns never change when a row is replaced. (Flink's
+monotonicity, extended to aggregates.) Over an append input every extreme stores one value anyway. So it does over
+sessions of an append input, which never lose a single row, only all of their rows together.
 """
 
 from __future__ import annotations

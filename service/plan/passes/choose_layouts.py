@@ -1,7 +1,7 @@
 """Choose how an operator stores each of its inputs.
 
 one row per key    the operator's key contains a unique key: at most one row under each key
-unique key         there is a unique key besides: it distinguishes the rows under one key
+unique key         there is another unique key, which distinguishes the rows under one key
 multiset           no unique key is known: equal rows are counted
 """
 

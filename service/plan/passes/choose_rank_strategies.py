@@ -1,7 +1,7 @@
 """Choose how each rank stores its input.
 
 append       its input only inserts: rows that have fallen out of the range never come back
-improving    its input replaces rows by a unique key, none is deleted, and none ever moves to the back of its partition
+improving    its input replaces rows by a unique key, no row is deleted, and none ever moves back in its partition
 retract      anything else: every row is kept, because a deletion may bring any of them into the range, or because
              there is no upper bound
 """
@@ -20,7 +20,7 @@ from rowkind.service.plan.tree import bottom_up
 
 
 def choose_rank_strategies(query: Query) -> Query:
-    """Choose how each rank keeps its input, and say why.
+    """Choose how each rank stores its input, and record why.
 
     >>> example(choose_rank_strategies, '''
     ...     SELECT item, bidder FROM bids

@@ -1,8 +1,8 @@
 """Bring conditions that compare NOW() with a time of the row into one form, before filters move.
 
-What is compared is NOW() by itself, or moved by lengths of time, and on the other side something of the row alone. All
-that moves NOW() goes to the other side the other way round. A month does not: a month before NOW() may be earlier the
-day after, so that rows would come back that had left.
+A condition compares NOW() by itself, or shifted by lengths of time, with an expression over the row alone. Each shift
+moves to the other side with the opposite sign. A shift by months cannot move: a month before NOW() may be earlier on
+the next day, so that rows that had left would come back.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _in_one_form(conjuncts: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
 
 
 def _parts(conjunct: exp.Expr) -> Sequence[exp.Expr]:
-    """A BETWEEN with NOW() as two comparisons, anything else as it is."""
+    """Return a BETWEEN with NOW() as two comparisons, and any other condition as it is."""
     node = conjunct.unnest()
     if isinstance(node, exp.Between) and _has_clock(node):
         return (
@@ -69,7 +69,7 @@ def _parts(conjunct: exp.Expr) -> Sequence[exp.Expr]:
 
 
 def _compared(conjunct: exp.Expr, written: exp.Expr) -> ClockCondition:
-    """The condition in its form. Raises Refusal."""
+    """Return the condition in its form. Raises Refusal."""
     node = conjunct.unnest()
     clock = TODAY if any(is_today(each) for each in node.walk()) else NOW
     refusal = Refusal(
@@ -105,7 +105,7 @@ def _compared(conjunct: exp.Expr, written: exp.Expr) -> ClockCondition:
 
 
 def _check_length(by: exp.Expr, clock: str, written: exp.Expr) -> None:
-    """Raise Refusal for months: they are not of one length."""
+    """Raise Refusal for months, which differ in length."""
     if isinstance(by, exp.Interval) and amount(by)[0]:
         raise Refusal(
             f"what lies a month before {clock} may lie earlier the day after, so that rows that have left would come "

@@ -12,9 +12,9 @@ buffers it; if its match comes meanwhile, the two cancel there. Pairs do not wai
 A row whose own time is NULL matches nothing, so its null-padded row need not wait.
 
 With `emit: changes`, null-padded rows are emitted at once, and retracted when a match comes: after every batch, the
-result is that of the SQL over all rows until then.
+result is that of the SQL over all rows so far.
 
-Of an inner or a semi join, rows without a time are left out below it: they match nothing, and no watermark passes them.
+Below an inner or a semi join, rows without a time are removed: they match nothing, and no watermark passes them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _with_time(side: LogicalInput, time: str, *, stays: bool) -> LogicalInput:
 
 
 def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
-    """The join below a filter that lets a pad through when its row has settled, also by what may come late."""
+    """Return the join below a filter that releases a null-padded row once it has settled, allowed lateness included."""
     left, right, below = found.bounds.left, found.bounds.right, columns(join)
     settled = found.left.settled, found.right.settled
     assert settled[0] is not None, "both bounds are there"
@@ -97,7 +97,7 @@ def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
         if join.pads_right:
             later = settled[1] - settled[0] if join.pads_left else 0
             waits = waits.when(_is_null(left), _moment(right, below, later))
-        # Called what the user calls it, as explain shows it.
+        # It has the name of the user's column, because explain shows it.
         waiting = _WAITS.format((left if join.pads_left else right).rpartition(".")[2])
         input_ = LogicalProject(join, {name: resolved(name) for name in below} | {waiting: waits})
         time = past(waiting, settled[0] if join.pads_left else settled[1])
@@ -115,7 +115,7 @@ def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
 
 
 def _moment(name: str, below: Mapping[str, Type], later_us: int = 0) -> exp.Expr:
-    """A column's time as a TIMESTAMP, so many microseconds later."""
+    """Return a column's time as a TIMESTAMP, `later_us` microseconds later."""
     time: exp.Expr = resolved(name)
     if family(below[name]) != "timestamp":
         time = exp.cast(time, exp.DataType.build("TIMESTAMP"))

@@ -1,10 +1,10 @@
 """Emit each result once, when it is final: `emit: final`, which an append sink of windows needs.
 
-A row of a window is buffered until it can change no more: until the watermark passes the end of the window. What
-follows the time of a table is enough for that, whatever the query has made of it.
+A row of a window is buffered until it can no longer change, which is when the watermark passes the end of the window.
+Any column that is derived from the time of a table will do, whatever the query computes.
 
-Where tables allow rows to be late (`passes.apply_allowed_lateness`), a row goes out at the same time, and what comes
-late afterwards corrects it. Such a result is none for an append sink.
+If tables allow late rows (`passes.apply_allowed_lateness`), a row is emitted at the same time, and late rows correct it
+afterwards. An append sink cannot take such a result.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from rowkind.service.plan.traits.partitioning import partitioning
 from rowkind.service.plan.tree import bottom_up, walk, with_inputs
 
 AT_ONCE = 500_000
-"""About how many rows are let out of one shard at a time, so that no batch has to carry all windows of a day."""
+"""About how many rows one shard releases at a time, so that no batch has to carry all windows of a day."""
 
 BY_THEIR_END = "have window_end beside window_start wherever rows of sessions are grouped, ranked or joined"
-"""What makes results of sessions final: of one that has begun nobody knows when it ends."""
+"""Advice on results of sessions, which are final at their end. The start alone does not determine the end."""
 
 _ENDS = ("window_end", "session_end")
 
@@ -68,7 +68,7 @@ def delay_until_final(query: Query) -> Query:
         if asked:
             advice = f"give the table {asked}"
         elif produced(query.root) == "append":
-            # No row changes once it is there, such as those of a row pattern.
+            # Rows do not change once they are emitted, such as those of a row pattern.
             return query
         elif has_sessions(query):
             advice = BY_THEIR_END
@@ -87,14 +87,14 @@ def delay_until_final(query: Query) -> Query:
 
 
 def final_at(query: Query) -> LogicalNode | None:
-    """The query with a filter that lets rows out when they are final; None where nothing makes them that."""
+    """Return the query with a filter that releases rows when they are final; None if nothing makes them final."""
     tables = timed_tables(query.root)
-    # Where the end of a window is no column any more, its beginning may be that of a longer one.
+    # The end of a window is preferred. If it is not a column any more, the start may be that of a longer window.
     return _held(query.root, tables, query, ends=True) or _held(query.root, tables, query, ends=False)
 
 
 def without_watermark(query: Query) -> list[TimeColumn]:
-    """The columns that the windows of the result are of, and that no watermark is on."""
+    """Return the columns on which the windows of the result are based, and which have no watermark."""
     node, tables = query.root, timed_tables(query.root)
     while not (times := event_times(node)) and isinstance(node, LogicalProject | LogicalFilter):
         node = node.input
@@ -105,7 +105,7 @@ def without_watermark(query: Query) -> list[TimeColumn]:
 
 
 def has_sessions(query: Query) -> bool:
-    """Whether there are sessions of which a watermark says when they have ended."""
+    """Whether there are sessions whose end a watermark can determine."""
     sessions = (each for each in walk(query.root) if isinstance(each, LogicalSession))
     times = ((each.time, event_times(each.input.input).get(each.time)) for each in sessions)
     tables = timed_tables(query.root)
@@ -113,26 +113,26 @@ def has_sessions(query: Query) -> bool:
 
 
 def _is_sorted(root: LogicalNode) -> bool:
-    """Whether rows wait for their place in the order of time, by which they are final."""
+    """Whether rows are buffered until they can be emitted in time order, and so are final."""
     below = root.input if isinstance(root, LogicalProject) else None
     return isinstance(below, LogicalTemporalFilter) and bool(below.order)
 
 
 def wants_final(node: LogicalNode, query: Query) -> bool:
-    """Whether the sink wants no row of this node before it is final."""
+    """Whether the sink takes rows of this node only when they are final."""
     updates = produced(node) != "append"
     return query.sink.emit == "final" or (query.sink.emit is None and query.sink.mode == "append" and updates)
 
 
 def where_final(query: Query, visit: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """The plan, visited from below where rows are to be final: all of it for such a sink, else what patterns match."""
+    """Return the plan, visited bottom-up where rows must be final: all of it for such a sink, else below patterns."""
     if wants_final(query.root, query):
         return bottom_up(query.root, visit)
     return below_matches(query.root, visit)
 
 
 def below_matches(node: LogicalNode, visit: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """The plan, visited from below where patterns match its rows."""
+    """Return the plan, visited bottom-up below row patterns."""
     if isinstance(node, LogicalMatch):
         return replace(node, input=replace(node.input, input=bottom_up(node.input.input, visit)))
     return with_inputs(node, lambda below: below_matches(below, visit))
@@ -143,7 +143,7 @@ def _takes_back(node: LogicalNode) -> bool:
 
 
 def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> LogicalNode | None:
-    """The node with a filter as high up as there is a time, or the end of a window, above its last operator."""
+    """Return the node with a filter above its last operator, as high up as there is a time, or the end of a window."""
     times = {name: time.final for name, time in event_times(node).items() if time.kind in _ENDS or not ends}
     found = [at for name, time in times.items() if (at := passed(tables, name, time)) is not None]
     if found:
@@ -160,7 +160,7 @@ def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> Log
 
 @dataclass(frozen=True)
 class _Holding:
-    """Rows are held back until a clock has come to a time of theirs, and may be `corrected` afterwards."""
+    """Rows are buffered until a clock has reached a time of theirs, and may be `corrected` afterwards."""
 
     clock: Clock
     begins: ColumnTime
@@ -168,19 +168,19 @@ class _Holding:
     corrected: bool
 
     def over(self, node: LogicalNode) -> LogicalNode:
-        """A node with the filter."""
+        """Return a node with the filter."""
         reason = "rows come once, when they are final"
         if self.corrected:
             reason = "rows come when the watermark has passed them, and what is late corrects them"
         final = not self.corrected
-        # What comes after a row is final can neither add to it nor take it back.
+        # A change that comes after a row is final can neither add to it nor retract it.
         late = Closing(self.clock, self.begins, self.begins) if final else None
         held = LogicalInput(node, closing=late)
         return LogicalTemporalFilter(held, self.clock, self.begins, None, final, reason, self.at, AT_ONCE)
 
 
 def _where_rows_are(node: LogicalNode, holding: _Holding) -> LogicalNode:
-    """The node with the filter below the projections that leave out by what the rows are spread: none is shuffled."""
+    """Return the node with the filter below projections that drop partition columns, so that no row is shuffled."""
     parts = partitioning(node)
     if parts is None or all(part.columns for part in parts):
         return holding.over(node)
@@ -194,7 +194,7 @@ def _where_rows_are(node: LogicalNode, holding: _Holding) -> LogicalNode:
 
 
 def _computed_of(output: exp.Expr, time: ColumnTime) -> ColumnTime | None:
-    """The time of a column that is computed as `output`, as one of the column that it is computed of."""
+    """Return the time of a column that is computed as `output`, as a time of the column that it is computed from."""
     match node := output.unnest():
         case exp.Column():
             return replace(time, column=node.name)

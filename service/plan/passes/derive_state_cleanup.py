@@ -1,14 +1,14 @@
 """Evict state by the watermark: if a key contains a time, rows before the watermark can change nothing any more.
 
-    aggregate       a group column follows the time of a table: a window, a day, the time itself
-    rank            a column of the partition does
+    aggregate       a group column is derived from the time of a table: a window, a day, the time itself
+    rank            a column of the partition is
     lookup          both sides have a time: of the right rows before it, the last of each key is kept
-    join            columns of the key do, on both sides: a join of windows
+    join            columns of the key are derived from times, on both sides: a join of windows
     interval join   its condition bounds the time of one side by that of the other (`traits.time_bounds`)
-    session         the time of the row and the gap, for the sake of other rows another gap later; where rows have the
-                    end of their session, that of the last of them
-    aggregate       of sessions, the last time of each and the gap
-    over            of final rows whose frames are lengths of time, the times of the rows themselves
+    session         the time of the row plus the gap; for the sake of other rows, a row is kept another gap longer, or
+                    until the end of its session if rows have that
+    aggregate       over sessions: the last time of each plus the gap
+    over            over final rows with frames that are lengths of time: the times of the rows themselves
 
 No further change can come for a key whose time the watermark has passed, so its state is evicted. A change that comes
 afterwards is late. A TTL, which only approximates this, is not needed there.
@@ -64,14 +64,14 @@ def derive_state_cleanup(query: Query) -> Query:
 
 
 def timed_tables(root: LogicalNode) -> Tables:
-    """The tables below a node that have watermarks, by name."""
+    """Return the tables below a node that have watermarks, by name."""
     scans = (node.source for node in walk(root) if isinstance(node, LogicalScan))
     return {source.table: source for source in scans if source.watermark is not None}
 
 
 def passed(tables: Tables, column: str, time: EventTime) -> tuple[Clock, ColumnTime] | None:
-    """From when on, and by which clock, no row comes any more that has the value of this column; None where never."""
-    # A window that ends when the watermark is there has no row to come; anything else might still have one.
+    """Return by which clock, and from when on, no further row has the value of this column; None if that never is."""
+    # A window that ends exactly at the watermark gets no further row. For other times, a further row may still come.
     exclusive = time.kind in ("window_start", "window_end")
     later = ColumnTime(column, time.slack + (0 if exclusive else 1))
     if is_processing_time(time):
@@ -137,7 +137,7 @@ def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | None:
 
 @dataclass(frozen=True)
 class Interval:
-    """The times by which an interval join lets go of its rows, by a clock of both sides."""
+    """The times by which an interval join evicts its rows, by a clock of both sides."""
 
     clock: Clock
     bounds: TimeBounds
@@ -146,7 +146,7 @@ class Interval:
 
 
 def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
-    """The interval of a join whose times have watermarks; None of any other, and where windows let go of its rows."""
+    """Return the interval of a join whose times have watermarks; None for others, and if windows evict its rows."""
     if join.counts_right or _closed_join(join, tables) is not None:
         return None
     left, right = event_times(join.left.input), event_times(join.right.input)
@@ -162,7 +162,10 @@ def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
 
 
 def _closed_interval_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | None:
-    """The join with its interval; not where one side has a TTL instead, which goes by the time of the batch."""
+    """Return the join with its interval; None if the interval evicts no rows.
+
+    Also None if a side that it does not evict has a TTL, which goes by the time of the batch.
+    """
     found = interval(join, tables)
     if found is None:
         return None
@@ -179,19 +182,19 @@ def _closed_interval_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | No
 
 
 def past(column: str, later_us: int) -> ColumnTime:
-    """When a watermark has passed a time, and not just come to it."""
+    """Return when a watermark has passed a time, and not only reached it."""
     return ColumnTime(column, later_us + 1)
 
 
 def _both(one: Clock, other: Clock) -> Clock | None:
-    """The clock of two times; None where one of them passes by watermarks, and the other by the clock."""
+    """Return the clock of two times; None if one is passed by watermarks, and the other by the wall clock."""
     if bool(one.tables) != bool(other.tables):
         return None
     return replace(one, tables=tuple(dict.fromkeys(sorted([*one.tables, *other.tables]))))
 
 
 def _closed_lookup(tables: Tables, node: LogicalLookup) -> LogicalLookup:
-    """A lookup by time: a row is late on either side once the watermark of both has passed its time."""
+    """Return a lookup by time: a row of either side is late once the watermark of both has passed its time."""
     match = node.match
     if match is None:
         return node
@@ -217,13 +220,13 @@ def _closed_session(tables: Tables, node: LogicalSession) -> LogicalSession:
         return replace(node, input=_closed(node.input, tables, node.partition))
     clock, late = at
     late = replace(late, later_us=late.later_us + node.gap)
-    # Rows that have the end of their session are kept until that, which is no time of their own.
+    # Rows that have the end of their session are kept until that end, which is not a time of their own.
     kept = None if node.end is not None else replace(late, later_us=late.later_us + node.gap)
     return replace(node, input=_evicted(node.input, Closing(clock, late, kept)))
 
 
 def _ended(node: LogicalAggregate, tables: Tables) -> LogicalAggregate:
-    """An aggregate of sessions that knows when they end."""
+    """Return an aggregate over sessions with the time when they end."""
     session = session_of(node)
     time = None if session is None else event_times(node).get(session.last)
     if session is None or time is None or (at := passed(tables, session.last, time.final)) is None:

@@ -3,8 +3,9 @@
 Both sides are cast to the type in which Spark SQL compares them, so that equal values have equal key bytes: 1 = 1L, and
 1.0 = 1.00 as decimals. The rest of the condition is evaluated on pairs of rows.
 
-A key is computed for every row of its side. Where that may fail, `ON l.k <> 0 AND 10 / l.k = r.x`, the conditions
-before it guard it: it is NULL where they are not true. Those on pairs cannot, and it is evaluated on pairs as they are.
+A key is computed for every row of its side. If that may fail, as in `ON l.k <> 0 AND 10 / l.k = r.x`, the conditions
+before it guard it: the key is NULL where they are not true. Conditions on pairs cannot guard a key, and the equality is
+then evaluated on pairs as well.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def extract_equal_keys(query: Query) -> Query:
 
 
 def extracted(node: LogicalNode) -> LogicalNode:
-    """A node with the equalities of all joins as keys. Raises Refusal for types that cannot be compared."""
+    """Return a node with the equalities of all joins as keys. Raises Refusal for types that cannot be compared."""
     return bottom_up(node, _visit)
 
 
@@ -62,7 +63,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 
 def with_keys(node: _Keyed) -> _Keyed:
-    """A join with its equalities as keys. Raises Refusal for types that cannot be compared."""
+    """Return a join with its equalities as keys. Raises Refusal for types that cannot be compared."""
     left, right = columns(node.left.input), columns(node.right.input)
     below = by_name(left | right)
     keys: list[EqualKey] = []
@@ -80,7 +81,7 @@ def with_keys(node: _Keyed) -> _Keyed:
 
 
 def _key(condition: exp.Expr, left: exp.Expr, right: exp.Expr, below: Columns, *, null_safe: bool) -> EqualKey:
-    """The equality as a key, in the type that both sides are compared as."""
+    """Return the equality as a key, in the type as which both sides are compared."""
     if too_wide([type_of(side, below) for side in (left, right)]):
         return EqualKey(Digits(this=left.copy()), Digits(this=right.copy()), STRING, null_safe)
     return EqualKey(left, right, _type(condition, left, right, below), null_safe)
@@ -93,7 +94,7 @@ def _guarded(
     *,
     null_safe: bool,
 ) -> tuple[exp.Expr, exp.Expr] | None:
-    """The operands of an equality as keys behind the conditions before it, None where they cannot guard it."""
+    """Return the operands of an equality as keys, guarded by the conditions before it; None if that is impossible."""
     found: list[exp.Expr] = []
     for operand, own in zip(sides, columns_, strict=True):
         if not guards or not may_fail(operand):
@@ -108,7 +109,7 @@ def _guarded(
 
 
 def equal_sides(condition: exp.Expr, left: set[str], right: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
-    """The two operands of an equality between the sides, left first."""
+    """Return the two operands of an equality between the sides, left first; None for any other condition."""
     condition = condition.unnest()
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
         return None

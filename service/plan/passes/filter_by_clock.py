@@ -4,9 +4,9 @@
     ts <= NOW()                       from ts on
     d >= CURRENT_DATE                 until the day after d begins
 
-A condition that compares NOW() with something of the row says from when on the row is in the result, or until when. So
-a filter with such conditions is a temporal filter over one with the others. (Materialize's, whose rule of what such a
-condition may look like is this one: NOW() by itself on one side, with intervals added or not.)
+A condition that compares NOW() with an expression over the row says from when on the row is in the result, or until
+when. So a filter with such conditions becomes a temporal filter above a filter with the others. (As in Materialize,
+which has the same rule for such conditions: NOW() by itself on one side, with or without added intervals.)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rowkind.service.plan.tree import rewritten, walk
 
 
 def filter_by_clock(query: Query) -> Query:
-    """Make a temporal filter of each filter with conditions on NOW(). Raises Refusal for one in a join.
+    """Turn each filter with conditions on NOW() into a temporal filter. Raises Refusal for such a condition in a join.
 
     >>> example(filter_by_clock, "SELECT item FROM bids WHERE at > NOW() - INTERVAL '1' DAY")
     Filter bids.at + 1d > NOW()
@@ -64,11 +64,11 @@ def _filter(names: set[str], node: LogicalFilter) -> LogicalNode:
         return node
     below = columns(node.input)
     first = node.conjuncts.index(timed[0])
-    # What may fail is asked of the rows only for which all that is written before it is true.
+    # A condition that may fail is evaluated only for rows for which all conditions before it are true.
     guarded = [each for each in node.conjuncts[first:] if each not in timed and may_fail(each)]
     others = [each for each in node.conjuncts if each not in (*timed, *guarded)]
     types = [_type(each, below) for each in timed]
-    # Where there is no time, the condition is not true, and where the query moves it too far, it is an error.
+    # If there is no time, the condition is not true. If the query moves the time out of range, that is an error.
     others += [
         exp.Not(this=exp.Is(this=each.this.copy(), expression=exp.Null()))
         for each, type_ in zip(timed, types, strict=True)
@@ -93,20 +93,20 @@ def _filter(names: set[str], node: LogicalFilter) -> LogicalNode:
 
 @dataclass(frozen=True)
 class _Moment:
-    """A time of the row, so many microseconds later, which may be after all times that there are."""
+    """A time of the row, `later_us` microseconds later, which may be after the last TIMESTAMP."""
 
     time: exp.Expr
     later_us: int
 
     @property
     def stamp(self) -> exp.Expr:
-        """As a TIMESTAMP; the last one where it is later."""
+        """The moment as a TIMESTAMP; the last TIMESTAMP if it is later."""
         moved = Later(this=self.time.copy(), by=interval(self.later_us)) if self.later_us else self.time.copy()
         return exp.cast(moved, exp.DataType.build("TIMESTAMP"))
 
 
 def _moment(condition: ClockCondition, type_: Type) -> _Moment:
-    """The moment from which on the condition is true, or from which on it is not true any more."""
+    """Return the moment from which on the condition is true, or from which on it is no longer true."""
     time, operator, later = condition.this.copy(), condition.args["operator"], condition.args["later"]
     after = operator in ("<", ">=")
     if condition.args["clock"] != TODAY:
@@ -124,7 +124,7 @@ def _column(
     outputs: dict[str, exp.Expr],
     names: set[str],
 ) -> ColumnTime | None:
-    """The column with the time when all of these have come, or one of them, computed where it is none yet."""
+    """Return the column with the time when all of these moments have come, or one of them; add it if there is none."""
     if not times:
         return None
     if len(times) == 1 and (found := moved_column(times[0].time)) is not None:
@@ -138,7 +138,7 @@ def _column(
 
 
 def _type(condition: ClockCondition, below: Mapping[str, Type]) -> Type:
-    """What the time of a condition is. Raises Refusal for what is none."""
+    """Return the type of the time in a condition. Raises Refusal for an expression that is not a time."""
     found = type_of(condition.this, {name: (name, type_) for name, type_ in below.items()})
     if family(found) not in ("timestamp", "local", "date"):
         clock = condition.args["clock"]

@@ -1,8 +1,7 @@
-"""What it costs to run inner joins in an order, and the order that costs least.
+"""Costs of the orders in which inner joins can run, and the order that costs least.
 
-An order is one input after the other, each joined with what there is. The best way to a set of inputs is found from
-those to the sets with one less (Selinger et al., Access Path Selection, 1979), for each way in which its rows may be
-partitioned.
+An order joins one input after the other with the result so far. The best way to a set of inputs is found from the sets
+with one input less (Selinger et al., Access Path Selection, 1979), for each way in which its rows may be partitioned.
 """
 
 from __future__ import annotations
@@ -27,13 +26,14 @@ from rowkind.service.plan.traits.join_graph import Inputs, JoinGraph, JoinSize, 
 from rowkind.service.plan.traits.partitioning import partitioning
 
 Parts = tuple[frozenset[str], ...] | None
-"""What rows are partitioned by: the columns that hold each part of the key; None where by none."""
+"""The partitioning of rows: the columns that hold each part of the key; None if there is no key."""
 
 
 class Cost(NamedTuple):
-    """What an order costs, less being better: crosses, the sizes of what is kept in between, the greatest first.
+    """The cost of an order; less is better.
 
-    `restless` counts what is kept in between of groups or ranks, which change with most rows.
+    `crosses` counts joins without an equality. `rows` are the sizes of the stored intermediate results, the greatest
+    first. `restless` counts intermediate results that contain groups or ranks, which change with most rows.
     """
 
     crosses: int
@@ -43,19 +43,19 @@ class Cost(NamedTuple):
 
     @property
     def order(self) -> tuple[object, ...]:
-        """What costs are compared by."""
+        """The values by which costs are compared."""
         return self.crosses, tuple(each.order for each in self.rows), self.restless, self.shuffles
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """How the consumer wants rows partitioned: by these columns in this order, or as a sink by any of them."""
+    """The partitioning that a consumer wants: by these columns in this order, or for a sink by any of them."""
 
     columns: tuple[str, ...]
     by_any: bool = False
 
     def takes(self, parts: Parts) -> bool:
-        """Whether rows that are partitioned so need no shuffle."""
+        """Whether rows that are partitioned by `parts` need no shuffle."""
         if parts is None:
             return False
         if self.by_any:
@@ -64,7 +64,7 @@ class Wanted:
 
 
 def is_free(node: LogicalNode) -> bool:
-    """Whether a join may change places with others like it."""
+    """Whether a join may change places with other such joins."""
     return (
         isinstance(node, LogicalJoin)
         and node.kind == "inner"
@@ -75,7 +75,7 @@ def is_free(node: LogicalNode) -> bool:
 
 
 def by_columns(keys: Sequence[exp.Expr]) -> Wanted | None:
-    """What wants rows by these expressions, if they are columns."""
+    """Return the partitioning by these expressions, if all of them are columns."""
     return Wanted(tuple(each.unnest().name for each in keys)) if keys and all(map(is_column, keys)) else None
 
 
@@ -85,18 +85,18 @@ def is_column(expression: exp.Expr) -> bool:
 
 
 def told(cost: Cost, wanted: Wanted | None, parts: Parts) -> Cost:
-    """A cost with the shuffle to the consumer."""
+    """Return a cost with the shuffle to the consumer."""
     return cost._replace(shuffles=cost.shuffles + (wanted is not None and not wanted.takes(parts)))
 
 
 @dataclass(frozen=True)
 class Search:
-    """Orders of a graph and their costs: one input after the other, the best way to each set of them."""
+    """A search for the best order of a join graph, by the best way to each set of inputs."""
 
     graph: JoinGraph
 
     def of_tree(self, node: LogicalNode, inputs: Iterator[int]) -> tuple[Cost, Parts, Inputs]:
-        """What joins cost as they are written, how their rows are partitioned, and what they join."""
+        """Return the cost of joins as they are written, how their rows are partitioned, and which inputs they join."""
         if not is_free(node):
             number = next(inputs)
             return Cost(0, (), 0, 0), self._parts(number), 1 << number
@@ -105,7 +105,10 @@ class Search:
         return self._joined(left, right, node.condition)
 
     def best(self, before: Cost, wanted: Wanted | None) -> tuple[Cost, tuple[int, ...]]:
-        """The best order, which has no more shuffles than before unless it has fewer crosses; and what it costs."""
+        """Return the cost of the best order, and the order.
+
+        The order has no more shuffles than before, unless it has fewer crosses.
+        """
         count = len(self.graph.nodes)
         ways: dict[Inputs, dict[tuple[Parts, int], tuple[Cost, tuple[int, ...]]]] = {
             1 << number: {(self._parts(number), 0): (Cost(0, (), 0, 0), (number,))} for number in range(count)
@@ -143,7 +146,7 @@ class Search:
         right: tuple[Cost, Parts, Inputs],
         condition: Sequence[exp.Expr],
     ) -> tuple[Cost, Parts, Inputs]:
-        """What a join of two costs."""
+        """Return the cost of a join of two parts, how its rows are partitioned, and the inputs that it joins."""
         mine, theirs = self._columns(left[2]), self._columns(right[2])
         pairs = [sides for each in condition if (sides := equal_sides(each, mine, theirs)) is not None]
         rows = [*left[0].rows, *right[0].rows]
@@ -155,10 +158,10 @@ class Search:
             taken = (by := by_columns(keys)) is not None and by.takes(below)
             shuffles += not taken
             if taken and below is not None:
-                # They are equal to what the rows were partitioned by before.
+                # The key is equal to the key by which the rows were partitioned before.
                 parts = [one | other for one, other in zip(parts, below, strict=True)]
             if inputs.bit_count() == 1 and self._needs_old_rows(inputs, keys):
-                # A Normalize, which has a stage of its own.
+                # The input needs a Normalize, which has its own stage.
                 rows.append(self.graph.size(inputs))
                 shuffles += 1
         both = left[2] | right[2]

@@ -1,11 +1,11 @@
-"""Several ranks over the same rows by different orders: each is kept by itself, and the result has what is in all.
+"""Join several ranks over the same rows in different orders: the result has the rows that are in all ranks.
 
     ROW_NUMBER() OVER (ORDER BY a) AS n, RANK() OVER (ORDER BY b) AS m … WHERE n <= 2 AND m <= 3
-                                            rank by a JOIN rank by b, on what identifies a row
+                                            rank by a JOIN rank by b, on the columns that identify a row
 
-That is the rows' unique key, or else all their columns. Equal rows have the same RANK, so that of such a rank each is
-taken once. By ROW_NUMBER they have different numbers, in the order of their arrival in every rank: where there are
-several, equal rows are counted in each, and the first one here is the first one there.
+A row is identified by its unique key, or else by all its columns. Equal rows have the same RANK, so each row of such a
+rank is taken once. ROW_NUMBER gives equal rows different numbers, by the order of their arrival in every rank. If
+several ranks have a ROW_NUMBER, equal rows are counted in each, and the first in one rank is the first in another.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 
 
 def over_same_rows(node: LogicalNode) -> tuple[list[LogicalWindow], LogicalNode]:
-    """The windows on top of each other that number the same rows, each right over them, and these rows.
+    """Return the consecutive windows that number the same rows, each moved directly over these rows, and the rows.
 
-    Conditions between two windows remove whole partitions of the upper one, and are not asked below the lower one. One
-    that reads a number makes other rows.
+    Conditions between two windows remove whole partitions of the upper one, and are not applied below the lower one. A
+    condition that reads a number changes the rows, so the windows above it and below it do not number the same ones.
     """
     between = isinstance(node, LogicalFilter) and isinstance(node.input, LogicalFilter | LogicalWindow)
     if not isinstance(node, LogicalWindow | LogicalFilter) or not (between or isinstance(node, LogicalWindow)):
@@ -49,7 +49,7 @@ def over_same_rows(node: LogicalNode) -> tuple[list[LogicalWindow], LogicalNode]
 
 
 def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
-    """The rows that are in all ranks, with all numbers. Raises Refusal for rows that cannot be told from each other."""
+    """Return the rows that are in all ranks, with all numbers. Raises Refusal for rows that cannot be distinguished."""
     rows = ranks[0].input.input
     keys = in_order(unique_keys(rows), rows)
     identity = keys[0] if keys else tuple(columns(rows))
@@ -79,7 +79,7 @@ def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
 
 
 def _with_copies(rank: LogicalRank, identity: tuple[str, ...]) -> LogicalNode:
-    """The rank's rows, with the place of each among equal ones, which have to be known from the first on."""
+    """Return the rank's rows, each with its place among equal rows. The rank starts at 1, so that all of them count."""
     whole = replace(rank, ranking=replace(rank.ranking, first=1), condition=(), asked={})
     counted = LogicalRank(
         LogicalInput(whole),
@@ -116,7 +116,7 @@ def _check(ranks: Sequence[LogicalRank], numbered: Sequence[LogicalRank], identi
 
 
 def _number(rank: LogicalRank, function: RankFunction) -> str:
-    """The column with the number by a function of the rank."""
+    """Return the column with the number that a function of the rank computes."""
     return next(name for name, each in rank.numbers.items() if each == function)
 
 
@@ -125,6 +125,6 @@ def _copy(rank: LogicalRank) -> str:
 
 
 def _beside(name: str, rank: LogicalRank) -> str:
-    """A column of the rows where it stands beside itself, under the same path."""
+    """Return another name for a column of the rows that is joined with itself, under the same path."""
     path, _, column = name.rpartition(".")
     return ".".join(part for part in (path, next(iter(rank.numbers)).rpartition(".")[2], column) if part)

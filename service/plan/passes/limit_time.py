@@ -1,11 +1,11 @@
-"""Set how long each input of an operator is kept: by a STATE_TTL hint, else the table's `ttl`, else the job's.
+"""Set how long each input of an operator is stored: by a STATE_TTL hint, else the table's `ttl`, else the job's.
 
-A hint names a table or a derived table by its alias. It holds for the operators that this input goes to first. Where
-all rows that come are taken back when they expire (`passes.retract_expired_rows`), an input is kept as long as they
-come.
+A hint names a table or a derived table by its alias. It applies to the operators that read this input first. If all
+rows of an input are retracted when they expire (`passes.retract_expired_rows`), it has no TTL: its rows are stored
+until they are retracted.
 
-The rows of a table are its rows also behind what only delays them, a filter that waits for a watermark, and in a union
-with those of others: of their ttls the longest counts. An aggregate in two steps has one ttl for both.
+Rows still count as those of their table above nodes that only delay them, such as a filter that waits for a watermark,
+and in a union with rows of other tables, where the longest TTL applies. An aggregate in two steps has one TTL for both.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ _Limit = Callable[[LogicalInput], LogicalInput]
 
 
 def _join(limit: _Limit, node: LogicalJoin) -> LogicalJoin:
-    # Of a row that has expired nobody could say whether it is in there.
+    # If right rows are counted, they have no TTL: the count would not know whether an expired row is part of it.
     return replace(node, left=limit(node.left), right=node.right if node.counts_right else limit(node.right))
 
 
 def _lookup(limit: _Limit, node: LogicalLookup) -> LogicalLookup:
-    # The row that is valid at a time is so however old it is, and what a row has met stays what it was.
+    # A version stays valid at its time, however old it is, and a result of a lookup by arrival is never revised.
     return replace(node, right=limit(node.right)) if node.match is None else replace(node, left=limit(node.left))
 
 
@@ -84,7 +84,7 @@ def _unary(limit: _Limit, node: LogicalUnary) -> LogicalUnary:
 
 
 def _limited(query: Query, told: bool, side: LogicalInput) -> LogicalInput:
-    """The side with its TTL; `told` says that some rows of the query are taken back when they expire."""
+    """Return the side with its TTL; `told`: some rows of the query are retracted when they expire."""
     called = alias(side.input)
     hints = [
         hint.ttl_ms
@@ -97,7 +97,7 @@ def _limited(query: Query, told: bool, side: LogicalInput) -> LogicalInput:
 
 
 def _declared(node: LogicalNode, query: Query) -> int | None:
-    """The ttl of the tables whose rows these are, each its own or the job's; of an operator's rows, the job's."""
+    """Return the TTL of the tables whose rows these are, each its own or the job's; for other rows, the job's."""
     below = source(node)
     if isinstance(below, LogicalUnion):
         each = [_declared(one, query) for one in below.inputs]
@@ -107,13 +107,13 @@ def _declared(node: LogicalNode, query: Query) -> int | None:
 
 
 def _is_second_step(node: LogicalAggregate) -> bool:
-    """Whether an aggregate goes on with what the one below it has begun (`passes.split_distinct`)."""
+    """Whether an aggregate is the second step of the aggregate below it (`passes.split_distinct`)."""
     partial = any(name.endswith(("#first", "#between")) for call in node.calls.values() for name in call.arguments)
     return isinstance(base(node.input.input), LogicalAggregate) and (partial or node.split_distinct)
 
 
 def check_numbers(query: Query) -> Query:
-    """Check that numbers of ranks whose rows expire can be kept. Raises Refusal for numbers that are too large.
+    """Check that numbers of ranks whose rows expire can be stored. Raises Refusal for numbers that are too large.
 
     >>> example(check_numbers, '''
     ...     SELECT /*+ UNBOUNDED_RANK */ order_id, RANK() OVER (PARTITION BY status ORDER BY amount) AS n

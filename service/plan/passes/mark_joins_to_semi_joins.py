@@ -5,8 +5,9 @@
     NOT the flag                  EXISTS                an anti join
     NOT the flag                  IN, with its NULLs    a NOT IN
 
-So says `HAVING k IN (SELECT …)`, and a derived table with `EXISTS (…) AS found` whose reader asks for `found`. Such a
-join may sink below others (`passes.push_semi_joins`), and what it leaves out is not sent on with an answer first.
+Such a filter comes from `HAVING k IN (SELECT …)`, or from a derived table with `EXISTS (…) AS found` whose reader
+filters by `found`. A semi or anti join can be pushed below other joins (`passes.push_semi_joins`), and does not emit
+the rows that the filter would remove.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _KINDS: Mapping[tuple[PhysicalJoinKind, bool], PhysicalJoinKind] = {
     ("mark", False): "anti",
     ("in", False): "not in",
 }
-"""What a join is that leaves out by its answer, where it is to be true or to be false."""
+"""The kind of join that replaces a mark join, by its kind and by whether the flag must be true or false."""
 
 
 def mark_joins_to_semi_joins(query: Query) -> Query:

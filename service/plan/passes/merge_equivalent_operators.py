@@ -2,13 +2,15 @@
 
     SELECT … FROM (SELECT id, name FROM customers) a … JOIN (SELECT id, city FROM customers) b ON …
 
-Two Normalizes of the table, of its names and its cities, are one with both; then the joins above them may be one, and
-so on; two aggregates by the same columns are one with the calls of both. A graph has one operator for all that compute
-the same (`service.physical.graph`), with a calc at its exit for each consumer: here they are made to compute the same.
+Two Normalizes of the table, one with names and one with cities, become one with both. Then the joins above them may
+become one, and so on. Two aggregates by the same columns become one with the calls of both. A graph has one operator
+for all nodes that compute the same (`service.physical.graph`), with a calc at its exit for each consumer. This pass
+makes nodes compute the same.
 
-It saves the state of all but one, where that one keeps no more rows than each of them did: a key or a digest tells the
-rows of each apart, or the columns of one are all there are. Elsewhere rows that look alike to each of them, and are
-counted, would not look alike any more. A view that several use stays as it is: other queries have it, too.
+It saves the state of all operators but one, if that one stores no more rows than each of them did: a key or a digest
+distinguishes the rows of each, or one of them already has all the columns. Otherwise, rows that are equal in the
+columns of each, and are stored once with a count, would become different. A view that is used several times stays as it
+is, because other queries share it.
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ from rowkind.service.plan.tree import inputs, sides, with_inputs
 
 _Operator = LogicalNormalize | LogicalJoin | LogicalRank | LogicalAggregate
 _Column = tuple[str, exp.Expr]
-"""What a column is called where it was found, and what it means."""
+"""The name of a column where it was found, and its meaning."""
 _Call = tuple[str, LogicalAggregateCall]
-"""What a call is called where it was found, and the call over columns by what they mean."""
+"""The name of a call where it was found, and the call over the meanings of columns."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class _United:
 
 
 def merge_equivalent_operators(query: Query) -> Query:
-    """Make operators equal that differ only in which columns are read, where that saves state.
+    """Make operators equal that differ only in which columns are read, if that saves state.
 
     >>> example(merge_equivalent_operators, '''
     ...     SELECT a.name, b.country FROM (SELECT customer_id, name FROM customers) a
@@ -94,7 +96,7 @@ def merge_equivalent_operators(query: Query) -> Query:
 
 
 def _alike(root: LogicalNode) -> Mapping[str, Sequence[_Operator]]:
-    """The operators of the plan by what they compute, inputs first."""
+    """Return the operators of the plan by what they compute, inputs first."""
     found: dict[str, dict[int, _Operator]] = defaultdict(dict)
     for node in _open(root):
         if isinstance(node, _Operator):
@@ -103,13 +105,13 @@ def _alike(root: LogicalNode) -> Mapping[str, Sequence[_Operator]]:
 
 
 def _is_plain(node: _Operator) -> bool:
-    """Whether nothing has two names in it."""
+    """Whether no column and no call of an operator has two names."""
     plain = all(len(_carried(side)) == len(side.carried) for side in sides(node))
     return plain and (not isinstance(node, LogicalAggregate) or len(_calls(node)) == len(node.calls))
 
 
 def _open(node: LogicalNode) -> Iterator[LogicalNode]:
-    """The nodes of the plan but for those of views that stand."""
+    """Yield the nodes of the plan, except those inside views that are planned on their own."""
     if not (isinstance(node, LogicalProject) and node.stands):
         for each in inputs(node):
             yield from _open(each)
@@ -144,14 +146,14 @@ def _calls(node: LogicalAggregate) -> Mapping[str, _Call]:
 
 
 def _over(call: LogicalAggregateCall, names: Mapping[str, str]) -> LogicalAggregateCall:
-    """The call over columns of other names."""
+    """Return the call over columns of other names."""
     order = tuple(each if each.column is None else replace(each, column=names[each.column]) for each in call.order)
     filter_ = None if call.filter is None else names[call.filter]
     return replace(call, arguments=tuple(names[each] for each in call.arguments), order=order, filter=filter_)
 
 
 def _pays(nodes: Sequence[_Operator], both: _United) -> bool:
-    """Whether some of them are different, and one with all columns keeps no more rows than each does."""
+    """Whether some of the operators differ, and one with all columns stores no more rows than each of them."""
     aggregates = [node for node in nodes if isinstance(node, LogicalAggregate)]
     if aggregates:
         return any(_calls(node).keys() != both.calls.keys() for node in aggregates)
@@ -166,7 +168,7 @@ def _pays(nodes: Sequence[_Operator], both: _United) -> bool:
 
 
 def _tells_rows_apart(side: LogicalInput) -> bool:
-    """Whether all rows of an input are different: by their place in its state, a key that it carries, or digests."""
+    """Whether all rows of an input are different: by its layout, by a key that it carries, or by digests."""
     scan = bare_scan(side.input)
     digested = scan is not None and not scan.source.primary_key and scan.source.may_retract_unsent
     keyed = side.layout != "multiset" or any(key.issubset(side.carried) for key in unique_keys(side.input))
@@ -174,7 +176,7 @@ def _tells_rows_apart(side: LogicalInput) -> bool:
 
 
 def _has(node: _Operator, both: _United, united: Mapping[str, _United]) -> bool:
-    """Whether an operator can have all of it from what is below, of which these operators have it."""
+    """Whether an operator can get all columns from below, where the operators in `united` already have theirs."""
     return all(
         _reaches(side.input, meaning, united)
         for side, wanted in zip(sides(node), both.sides, strict=True)
@@ -192,7 +194,7 @@ def _reaches(node: LogicalNode, meaning: exp.Expr, united: Mapping[str, _United]
 
 
 def _widened(node: LogicalNode, both: _United, suffix: str) -> LogicalNode:
-    """The operator with all of it; what has no name here yet has the one it was found under, with this behind it."""
+    """Return the operator with all columns and calls. New ones keep the name they were found under, plus `suffix`."""
     if isinstance(node, LogicalJoin):
         left, right = (_side(side, wanted, suffix) for side, wanted in zip(node.sides, both.sides, strict=True))
         return replace(node, left=left, right=right)
@@ -215,7 +217,7 @@ def _side(side: LogicalInput, wanted: Mapping[str, _Column], suffix: str) -> Log
 
 
 def _with(node: LogicalNode, name: str, meaning: exp.Expr) -> tuple[LogicalNode, str]:
-    """The node with a column of this meaning, under this name where it has none yet, and what it is called."""
+    """Return the node with a column of this meaning, and its name: `name` if the column is new."""
     known = {meant(each): own for own, each in canonical_form(node).columns.items()}
     match node:
         case LogicalScan() if meant(meaning) == ARRIVAL:

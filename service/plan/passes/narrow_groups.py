@@ -49,7 +49,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
             others = {other: each for other, each in meanings.items() if other != name and other not in found}
             told = _told_by(meant, others)
             if reads(told) <= others.keys():
-                # What has been told by this column is told by what this column is told by.
+                # Columns that were computed from this one are now computed from the columns below it.
                 found = {each: substitute(by, {name: told}) for each, by in found.items()} | {name: told}
     if not found:
         return node
@@ -58,6 +58,6 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 
 def _told_by(meant: exp.Expr, others: dict[str, exp.Expr]) -> exp.Expr:
-    """An expression with columns in the place of what they mean."""
+    """Return an expression with columns in place of the expressions that they mean."""
     by = {each: name for name, each in others.items()}
     return meant.transform(lambda each: resolved(by[each.unnest()]) if each.unnest() in by else each)

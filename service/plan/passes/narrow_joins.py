@@ -36,7 +36,7 @@ _FEWER: dict[PhysicalJoinKind, dict[tuple[bool, bool], PhysicalJoinKind]] = {
     "right": {(True, False): "inner", (True, True): "inner"},
     "full": {(True, False): "left", (False, True): "right", (True, True): "inner"},
 }
-"""By join kind, and by whether padded left and padded right columns are rejected: the join kind that is left."""
+"""The remaining join kind, by join kind and by whether padded left and padded right columns are rejected."""
 
 
 def narrow_joins(query: Query) -> Query:
@@ -57,7 +57,7 @@ def narrow_joins(query: Query) -> Query:
 
 
 def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
-    """`above` are conditions that remove every row of `node` for which they are not true."""
+    """Return the node narrowed. The conditions `above` remove each of its rows for which they are not true."""
     match node:
         case LogicalFilter():
             return replace(node, input=_narrow(node.input, [*above, *node.conjuncts]))
@@ -79,7 +79,7 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
 
 
 def _narrow_first(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
-    """The node over inputs that are narrowed, the first one by these conditions, another one by none."""
+    """Return the node over narrowed inputs: the first by these conditions, another one by none."""
     own = iter([above])
     return with_inputs(node, lambda each: _narrow(each, next(own, ())))
 
@@ -93,7 +93,7 @@ def _narrow_expand(node: LogicalExpand, above: Sequence[exp.Expr]) -> LogicalNod
 
 
 def _about(above: Sequence[exp.Expr], group: AbstractSet[str]) -> list[exp.Expr]:
-    """The conditions that remove whole groups or partitions."""
+    """Return the conditions that remove whole groups or partitions."""
     return [each for each in above if reads(each) and reads(each) <= group]
 
 
@@ -101,7 +101,7 @@ def _narrow_join(node: LogicalJoin, above: Sequence[exp.Expr]) -> LogicalJoin:
     left, right = set(columns(node.left.input)), set(columns(node.right.input))
     rejected = any(rejects(each, left) for each in above), any(rejects(each, right) for each in above)
     kind = _FEWER.get(node.kind, {}).get(rejected, node.kind)
-    # A row for which the ON condition can never be true only matters to a join that pads it.
+    # A row for which the ON condition can never be true matters only to a join that emits it null-padded.
     to_left = [*(() if kind in ("right", "full") else above)]
     to_left += node.condition if kind in ("inner", "right", "semi") else ()
     to_right = [*(above if kind in ("inner", "right") else ())]

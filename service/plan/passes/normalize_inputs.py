@@ -1,21 +1,22 @@
 """Add a Normalize where a consumer needs old rows that a table does not send.
 
-An upsert table never says which row an update replaces, and a retract table with a primary key may send a bare +U, or
-take back what was not there, unless the job says that it is exact. That does no harm where the consumer finds the old
-row itself: by a key that no update can change (FLINK-38579 is what comes of less). Elsewhere the old row would stay for
-ever, and a Normalize between the two keeps the table's rows and puts in what is missing.
+An upsert table never says which row an update replaces. A retract table with a primary key may send a bare +U, or
+retract a row that was not there, unless the job marks the table as exact. That does no harm if the consumer finds the
+old row itself, by a key that no update can change (FLINK-38579 shows what happens otherwise). In other cases the old
+row would stay indefinitely. So a Normalize between the two stores the table's rows and adds the missing old rows.
 
-A retract table without a primary key may take back what was not there just as well. A join or a rank finds its rows by
-their content, and so knows (`passes.add_row_digests`); an aggregate, a union and a retract topic do not.
+A retract table without a primary key may also retract rows that were not there. A join or a rank finds its rows by
+their content, and so notices it (`passes.add_row_digests`); an aggregate, a union and a retract topic do not.
 
-There, too, a Normalize is needed where a row may be equal to one with other bytes: with a DOUBLE that is 0.0 or
--0.0, or a map in another order. A digest compares the columns that the query does not read, and such values are equal
-in it.
+Such a table also needs a Normalize if a row may be equal to one with other bytes: with a DOUBLE that is 0.0 or -0.0, or
+a map in another order. A digest only compares the columns that the query does not read, and such values are equal in
+it.
 
-A table that a truncation empties has one in any case: only what keeps all rows knows which ones are gone.
+A table that a truncation empties always has a Normalize: only an operator that stores all rows knows which ones a
+truncation deletes.
 
-What takes rows apart into several must know the old row too, for each of its parts is to be taken back; and of a row
-that was not there, none.
+A node that splits rows into several must know the old row too, because each of its parts must be retracted. For a row
+that was not there, no part may be retracted.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def normalize_inputs(query: Query) -> Query:
 
 
 def _emptied(node: LogicalNode) -> LogicalNode:
-    """The node with a Normalize above each table that may be truncated: it knows all rows that go then."""
+    """Return the node with a Normalize above each table that may be truncated, since it knows all rows to retract."""
     versions = isinstance(node, LogicalLookup) and node.match is not None and node.match.versions
     if isinstance(node, LogicalLookup) and versions and _truncates(node.right.input):
         raise Refusal(
@@ -87,7 +88,7 @@ def _projected(node: LogicalNode) -> bool:
 
 
 def _varied(query: Query) -> frozenset[str]:
-    """The scans, by path, of which a column is read whose equal values may have different bytes."""
+    """Return the scans, by path, that read a column whose equal values may have different bytes."""
     scans = (node for node in walk(prune_columns(query).root) if isinstance(node, LogicalScan))
     return frozenset(scan.path for scan in scans if any(scan.source.declared.type(name).varies for name in scan.used))
 
@@ -108,7 +109,7 @@ def _unary(varied: frozenset[str], node: LogicalUnary) -> LogicalUnary:
 
 
 def _whole(reason: str, node: LogicalExpand | LogicalUnion) -> LogicalNode:
-    """A node without state over inputs whose rows are exact."""
+    """Return a node without state over inputs whose rows are exact."""
     return with_inputs(node, lambda below: _normalized(below, reason) if _is_inexact(below) else below)
 
 
@@ -134,7 +135,7 @@ def _side(varied: frozenset[str], side: LogicalInput, reason: str, *, counted: b
 
 
 def _alike(varied: frozenset[str], side: LogicalInput) -> LogicalInput:
-    """The side, whose rows a Normalize finds where equal ones may have different bytes."""
+    """Return the side, with a Normalize that finds its rows if equal rows may have different bytes."""
     scan = bare_scan(side.input)
     if scan is None or scan.path not in varied or scan.source.primary_key or not _unchecked(side.input):
         return side
@@ -142,7 +143,7 @@ def _alike(varied: frozenset[str], side: LogicalInput) -> LogicalInput:
 
 
 def finds_old_rows(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
-    """Whether a join finds what an update of this side replaces, or is told."""
+    """Whether a join finds the row that an update of this side replaces, or receives it."""
     return not leaves_out_old_rows(side.input) or keeps_key(join, side)
 
 
@@ -159,7 +160,7 @@ def leaves_out_old_rows(node: LogicalNode) -> bool:
 
 
 def _unchecked(node: LogicalNode) -> bool:
-    """Whether rows may be taken back that are not there."""
+    """Whether rows that are not there may be retracted."""
     scan = bare_scan(node)
     return scan is not None and scan.source.may_retract_unsent and not is_empty(node)
 
@@ -175,7 +176,7 @@ def _needed_by_sink(query: Query, root: LogicalNode) -> str:
 
 
 def _normalized(node: LogicalNode, reason: str) -> LogicalNode:
-    """A Normalize below the projections of `node`, which need not keep the primary key, and above its filters."""
+    """Return a node with a Normalize above its filters and below its projections, which need not keep the key."""
     if isinstance(node, LogicalProject):
         return replace(node, input=_normalized(node.input, reason))
     keys = in_order(unique_keys(node), node)

@@ -1,31 +1,32 @@
-"""Run three and more inner joins in the order that keeps the fewest rows between them.
+"""Run three or more inner joins in the order that stores the fewest rows between them.
 
-Each join keeps its two inputs, so that what an order costs is what it joins in between. There are no statistics: an
-order is better by what the plan knows for certain or by what references are for (`traits.join_graph`), namely
+Each join stores its two inputs, so the cost of an order is what it joins in between. There are no statistics. Orders
+are compared by what the plan knows for certain, or by what is usual for references (`traits.join_graph`), namely by
 
-    crosses     fewer joins without an equality, in which each row meets every other; equalities that follow from
-                others count, a.k = c.k from a.k = b.k and b.k = c.k
-    rows        less in between: rows of one input and not pairs of rows that multiply each other; of what is referred
-                to and not of what refers to it; with the conditions of other inputs applied. A table that leaves out
-                old rows and would be kept for that reason counts
-    restless    groups and ranks later, since they change with most rows, and what is joined to them does, too
+    crosses     fewer joins without an equality, in which each row meets every other; implied equalities count, such as
+                a.k = c.k from a.k = b.k and b.k = c.k
+    rows        less in between: rows of one input rather than pairs that multiply each other; rows that are referred to
+                rather than rows that refer to them; with the conditions of other inputs applied. A table that leaves
+                out old rows and would be stored for that reason counts
+    restless    groups and ranks later, since they change with most rows, and so does what is joined to them
     shuffles    fewer: joins by the same key one after the other, the last of them as the consumer wants it
 
-in this order of importance; orders that are equal in all of it are told apart by the written one. The written one stays
-unless another has fewer crosses, or less in between and nothing else more, or as much with fewer shuffles. Where "less"
-compares inputs that do not refer to each other nothing is known, and it stays, too.
+in this order of importance. If orders are equal in all of this, the order of the inputs in the SQL decides. The written
+order stays unless another has fewer crosses, or has less in between and is no worse otherwise, or has as much in
+between and fewer shuffles. If "less" would compare inputs that do not refer to each other, nothing is known, and the
+written order stays too.
 
-    customers JOIN orders JOIN lines JOIN nations      as written, lines with orders are kept to meet nations
-    nations JOIN customers JOIN orders JOIN lines      so, only orders are
+    customers JOIN orders JOIN lines JOIN nations      as written, lines with orders are stored to meet nations
+    nations JOIN customers JOIN orders JOIN lines      reordered, only orders are
 
-Inner joins are associative and commutative under any changes, retractions included. What stays where it is written:
+Inner joins are associative and commutative under any changes, retractions included. The written order stays for
 
-    outer, semi and anti joins, lookups     inputs like any other, each with joins of its own below
-    a condition that may fail               another order would ask it of rows that the written one leaves out
-    watermarks                              which rows are late depends on what they are joined with before
-    hints on inputs, and ORDERED            they speak of the joins as they are written
+    outer, semi and anti joins, lookups     they are inputs like any other, each with its own joins below
+    a condition that may fail               another order would evaluate it for rows that the written one removes
+    watermarks                              which rows are late depends on what they were joined with before
+    hints on inputs, and ORDERED            they refer to the joins as they are written
 
-A TTL runs from when a row was written, so that what is joined late in one order may be forgotten in another.
+A TTL runs from when a row was written, so a row that is joined late in one order may have expired in another.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.plan.tree import with_inputs
 
 _MOST = 8
-"""How many inputs are put in order; the orders that are looked at grow with their subsets."""
+"""How many inputs are put in order at most. The number of orders to examine grows with the subsets of the inputs."""
 
 
 def order_joins(query: Query) -> Query:
-    """Reorder inner joins where another order keeps fewer rows.
+    """Reorder inner joins if another order stores fewer rows.
 
     >>> example(order_joins, '''
     ...     SELECT c.name, p.paid FROM customers c, payments p, orders o
@@ -77,7 +78,10 @@ def order_joins(query: Query) -> Query:
 
 @dataclass
 class _Ordering:
-    """One walk over a query. Joins that are there twice, as below a domain, are put in order once, to stay the same."""
+    """One walk over a query.
+
+    Joins that occur twice, as below a domain, are put in order once, so that they stay equal.
+    """
 
     _done: list[tuple[JoinGraph, LogicalNode]] = field(default_factory=list)
 
@@ -96,7 +100,7 @@ class _Ordering:
 
 
 def _inputs(node: LogicalNode, at: exp.Expr | None = None) -> Iterator[tuple[LogicalNode, exp.Expr | None]]:
-    """What joins that may change places join, from left to right, each with the JOIN that brings it."""
+    """Yield the inputs of joins that may change places, from left to right, each with the JOIN that adds it."""
     if is_free(node) and isinstance(node, LogicalJoin):
         yield from _inputs(node.left.input, at)
         yield from _inputs(node.right.input, node.at)
@@ -112,7 +116,7 @@ def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
 
 
 def _wishes(node: LogicalNode, wanted: Wanted | None) -> Sequence[Wanted | None]:
-    """How a node wants the rows of each input partitioned."""
+    """Return how a node wants the rows of each input partitioned."""
     match node:
         case LogicalFilter():
             return [wanted]
@@ -134,7 +138,7 @@ def _wishes(node: LogicalNode, wanted: Wanted | None) -> Sequence[Wanted | None]
 def _ordered(
     written: LogicalJoin, graph: JoinGraph, at: Sequence[exp.Expr | None], wanted: Wanted | None
 ) -> LogicalNode:
-    """The joins in the best order."""
+    """Return the joins in the best order."""
     as_written = _over(written, iter(graph.nodes))
     alone = any(of.bit_count() == 1 for of in graph.read)
     if not 2 < len(graph.nodes) <= _MOST or alone or timed_tables(written):
@@ -158,14 +162,14 @@ def _ordered(
 
 
 def _over(node: LogicalNode, inputs: Iterator[LogicalNode]) -> LogicalNode:
-    """Joins as they are written, over other inputs."""
+    """Return joins as they are written, over other inputs."""
     if not is_free(node):
         return next(inputs)
     return with_inputs(node, lambda each: _over(each, inputs))
 
 
 def _reason(graph: JoinGraph, before: Cost, best: Cost) -> str:
-    """Why an order is better than the written one; nothing where it is not."""
+    """Return why an order is better than the written one; empty if it is not."""
     if best.crosses < before.crosses:
         return "else each row of one would meet every row of another, in one shard"
     if best.crosses > before.crosses or best.restless > before.restless or best.shuffles > before.shuffles:
@@ -180,7 +184,7 @@ def _reason(graph: JoinGraph, before: Cost, best: Cost) -> str:
 
 
 def _fewer_rows(graph: JoinGraph, new: JoinSize, old: JoinSize) -> str:
-    """Why fewer rows are kept between the joins of a new order than between those of the old one; nothing if not."""
+    """Return why a new order stores fewer rows between its joins than the old one; empty if it does not."""
     if new.order > old.order:
         return ""
     if new.inputs < old.inputs:

@@ -2,8 +2,8 @@
 
 Rows that change, such as those of windows, are matched once they are final: a temporal filter buffers them until the
 watermark has passed the time by which they are ordered. A change that comes later is late, as in a sink of final rows.
-All rows that are due are released at once: those that stayed behind would be late for the pattern. Results of OVER, and
-ranks, that go by the time are final already (`passes.buffer_until_watermark`).
+All rows that are due are released at once, because rows that stayed behind would be late for the pattern. The results
+of OVER and of ranks by that time are final already (`passes.buffer_until_watermark`).
 """
 
 from __future__ import annotations
@@ -96,5 +96,5 @@ def _ordered(tables: Tables, node: LogicalMatch) -> LogicalMatch:
 
 
 def _untimed(node: LogicalNode) -> str:
-    """What to do about rows that change and that no watermark makes final."""
+    """Return the remedy for rows that change and that no watermark makes final."""
     return _OVER_UNTIMED if isinstance(node, LogicalOver) else _UNTIMED

@@ -1,24 +1,24 @@
 """Push conditions down to the scans, or into the joins, as far as the result stays the same.
 
-    WHERE on one side       sinks into a side that is not padded (both of an inner join, the left one of a LEFT JOIN)
+    WHERE on one side       goes into a side that is not padded (both of an inner join, the left one of a LEFT JOIN)
     WHERE on both sides     becomes part of an inner join's condition
-    ON, one side only       sinks into a side whose rows the join does not preserve
-    on groups               sinks below an aggregate, a window, a session or a pattern if it reads nothing but groups or
+    ON, one side only       goes into a side whose rows the join does not preserve
+    on groups               goes below an aggregate, a window, a session or a pattern if it reads nothing but groups or
                             partitions
-    on whole rows           sinks below what makes several rows of one, if it does not read what tells those apart
-    on the left of a lookup sinks into it: what a row meets is its own business
-    over a union            sinks into every input
-    alternatives            what each of them asks of a side sinks into it besides: of (l.v = 1 AND r.v = 2) OR
-                            (l.v = 2 AND r.v = 1) what is left of `l` are the rows with l.v = 1 OR l.v = 2
+    on whole rows           goes below a node that makes several rows of one, if it reads no column in which they differ
+    on the left of a lookup goes into it: what a row finds does not depend on other left rows
+    over a union            goes into every input
+    alternatives            what each alternative requires of a side also goes into it: with (l.v = 1 AND r.v = 2) OR
+                            (l.v = 2 AND r.v = 1), only the rows of `l` with l.v = 1 OR l.v = 2 are left
 
-Elsewhere a condition stays where it is: below an outer join it would decide about pads that it was not asked about.
+Elsewhere a condition stays where it is: below an outer join it would change which rows are null-padded.
 
-Conditions that AND holds together guard each other in the order in which they are written, `k <> 0 AND 10 / k > 1`, and
-a join guards what stands above it. So what may fail stays where it is if it would leave a guard behind. `Possible` of
-it sinks instead, which takes out the rows that it is not true of, and lets pass those on which it fails.
+The conditions of an AND guard each other in the order in which they are written, `k <> 0 AND 10 / k > 1`, and a join
+guards the conditions above it. So a condition that may fail stays where it is if it would leave a guard behind. A
+`Possible` of it goes down instead, which removes the rows for which it is not true, and passes those on which it fails.
 
-A condition on NOW() is a filter by itself in the end (`passes.filter_by_clock`), and never a part of what a join asks:
-where it cannot sink it stays above an inner join.
+A condition on NOW() becomes a filter by itself in the end (`passes.filter_by_clock`), and never a part of a join's
+condition: if it cannot go down, it stays above an inner join.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def push_filters(query: Query) -> Query:
 
 
 def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
-    """The node with `conditions` applied to what it emits, or further down."""
+    """Return the node with `conditions` applied to its output, or further down."""
     match node:
         case LogicalScan():
             return filtered(node, conditions)
@@ -77,13 +77,13 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
         case LogicalUnion():
             return replace(node, inputs=tuple(_push(each, conditions) for each in node.inputs))
     sink, stay = _parted(conditions, node.lets_pass(columns(first(node)).keys()))
-    # The first input gets them, another one none.
+    # Only the first input gets the conditions.
     own = iter([sink])
     return filtered(with_inputs(node, lambda each: _push(each, next(own, ()))), stay)
 
 
 def _parted(conditions: Sequence[exp.Expr], group: AbstractSet[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """The conditions that remove whole groups, and the others."""
+    """Return the conditions that remove whole groups, and the others."""
     sink: list[exp.Expr] = []
     stay: list[exp.Expr] = []
     for each in conditions:
@@ -107,7 +107,8 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
         held = may_fail(each)
         for operand, beyond in zip(equal_sides(each, left, right) or (), (to_right, to_left), strict=False):
             if may_fail(operand):
-                # As a key it is computed without the other side, which the conditions there would not guard.
+                # As a key, the operand is computed without the other side, so conditions that went there would not
+                # guard it.
                 on.extend(one for one in beyond if not isinstance(one, Possible) and one not in on)
         if sink is not None:
             sink += _sunk(each, held=held)
@@ -141,7 +142,7 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
 
 
 def _of_alternatives(condition: exp.Expr, side: set[str]) -> Sequence[exp.Expr]:
-    """What a condition with alternatives asks of one side, if each of them asks something."""
+    """Return the condition that an OR sets on one side, as an OR itself; none if an alternative sets none."""
     bare = condition.unnest()
     if not isinstance(bare, exp.Or):
         return []
@@ -153,16 +154,16 @@ def _of_alternatives(condition: exp.Expr, side: set[str]) -> Sequence[exp.Expr]:
 
 
 def _sunk(condition: exp.Expr, *, held: bool) -> Sequence[exp.Expr]:
-    """What sinks of a condition that does, and that is `held` because it may fail."""
+    """Return the part of a condition that goes down: its `Possible` if it is `held` because it may fail."""
     if not held:
         return [condition]
     return [] if reads_clock(condition) else [Possible(this=condition.copy())]
 
 
 def _within(condition: exp.Expr, side: AbstractSet[str]) -> bool:
-    """Whether a condition reads one side only. One that reads no column at all stays where it is.
+    """Whether a condition reads one side only. A condition that reads no column stays where it is.
 
-    So does one that gives another answer each time it is asked.
+    So does one that is not deterministic.
     """
     read = reads(condition)
     return bool(read) and read <= side and all(function.deterministic for function in functions_in(condition))

@@ -1,25 +1,25 @@
-"""Push semi joins below joins, so that the rows that they leave out are neither joined nor kept there.
+"""Push semi joins below joins, so that the rows that they remove are neither joined nor stored there.
 
     (a JOIN b) SEMI JOIN s ON a.k = s.k     becomes     (a SEMI JOIN s ON a.k = s.k) JOIN b
 
-Whether EXISTS, NOT EXISTS, IN or NOT IN is true of a row depends on the columns that it reads. Where these are all of
-one side, it is true of all pairs that a row of that side is in, or of none, however often the row is there: the two
+Whether EXISTS, NOT EXISTS, IN or NOT IN is true for a row depends on the columns that it reads. If these are all of one
+side, it is true for all pairs of a row of that side, or for none, however often the row is there. So the two joins can
 change places under any changes, retractions included, and unique keys are those of the left side before and after. A
-side that the join pads is another matter, for its pads are rows, too.
+side that the join pads is an exception, because null-padded rows are rows too.
 
-It pays where the join leaves at least one row for each of the side: a row of `a` instead of its pairs is what the semi
-join then keeps. Elsewhere it stays where it is written:
+It pays off if the join emits at least one row for each row of the side: the semi join then stores a row of `a` instead
+of its pairs. Otherwise the semi join stays where it is written:
 
-    other side with a condition       the join keeps few pairs, and of the side the semi join would keep all rows
-    a side that leaves out old rows   where the key of the semi join is not the table's, and that of the join is, a
-                                      Normalize would have to find them
-    EXISTS as a value                 leaves out nothing: it sinks if the join makes several rows of one
-    below an aggregate                keeps rows instead of groups: only through it, into a side of a join below with
-                                      one row for each group; not where that side then takes rows back
-    what it reads may fail            it would be asked of rows that the join leaves out
+    other side with a condition       the join emits few pairs, and the semi join would store all rows of the side
+    a side that leaves out old rows   if the join's key is the table's and that of the semi join is not, a Normalize
+                                      would have to find the old rows
+    EXISTS as a value                 removes nothing: it goes down only if the join makes several rows of one
+    below an aggregate                would store rows instead of groups: it must go further, into a side of a join that
+                                      has one row for each group, unless that side would then retract rows
+    what it reads may fail            it would be evaluated for rows that the join removes
     watermarks                        a row that comes late out of a semi join would be late for the join
-    hints on inputs, and ORDERED      they speak of the joins as they are written
-    a domain                          the right side is computed from the same join, which is there once
+    hints on inputs, and ORDERED      they refer to the joins as they are written
+    a domain                          the right side is computed from the same join, and the two share it
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _is_of_itself(semi: LogicalJoin) -> bool:
 
 
 def _sunk(semi: LogicalJoin, group: frozenset[str] = frozenset(), *, pays: bool) -> LogicalNode | None:
-    """What is below a semi join, with the semi join in it; None where that does not pay.
+    """Return the input of a semi join with the semi join in it; None if that does not pay off.
 
-    It has to come to rows of which there is one for each group, if it is asked for groups.
+    With a `group`, the semi join must go to rows of which there is one for each group.
     """
     below = semi.left.input
     match below:
@@ -149,13 +149,13 @@ def _into_side(semi: LogicalJoin, join: LogicalJoin, group: frozenset[str], *, p
 
 
 def _asked(semi: LogicalJoin) -> frozenset[str]:
-    """The columns of the left side that a semi join reads; if there are none, one that nobody has."""
+    """Return the columns of the left side that a semi join reads; if there are none, a name that no side has."""
     found = set[str]().union(*map(reads, semi.condition)) & columns(semi.left.input).keys()
     return frozenset(found or [""])
 
 
 def _leaves_all(join: LogicalJoin, other: LogicalInput) -> bool:
-    """Whether the rows of a join's side are in its result, as far as a plan can tell: each finds what it refers to."""
+    """Whether all rows of a join's side are in its result, as far as a plan can tell: if each finds its reference."""
     if join.kind != "inner":
         return True
     left, right = (set(columns(side.input)) for side in join.sides)
@@ -163,7 +163,7 @@ def _leaves_all(join: LogicalJoin, other: LogicalInput) -> bool:
 
 
 def _is_whole(node: LogicalNode) -> bool:
-    """Whether nothing is said that leaves out rows."""
+    """Whether no node below removes rows."""
     known = LogicalScan | LogicalProject | LogicalAggregate | LogicalUnion | LogicalNormalize | LogicalJoin
     return all(
         isinstance(each, known) and not (isinstance(each, LogicalJoin) and each.filters_left) for each in walk(node)

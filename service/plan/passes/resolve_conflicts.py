@@ -1,7 +1,7 @@
 """Choose one row per key for an upsert sink whose key does not identify the rows, if the job says which one.
 
-`on_conflict: last` keeps the row that arrived last, `first` the one that arrived first. It is ROW_NUMBER() = 1 by
-arrival, so that the next row replaces one that is deleted. (Flink's SinkUpsertMaterializer keeps the last.)
+`on_conflict: last` keeps the row that arrived last, `first` the one that arrived first. The pass adds ROW_NUMBER() = 1
+by arrival, so the next row takes the place of a deleted one. (Flink's SinkUpsertMaterializer keeps the last.)
 """
 
 from __future__ import annotations

@@ -44,20 +44,20 @@ class _Placing:
     query: Query
 
     def below(self, node: LogicalNode, hints: Mapping[str, TtlHint]) -> LogicalNode:
-        """A node, and all that is below it."""
+        """Return a node with everything below it, with a Normalize wherever rows must be retracted."""
         scan = base(node)
         if isinstance(scan, LogicalScan):
             ttl = scan.source.ttl_ms or self.query.job.ttl
             return _told(node, ttl) if ttl and on_expire(self.query, None, scan) == "retract" else node
         if isinstance(node, LogicalLookup) and node.match is not None and node.match.versions:
-            # A version is valid at its time however old it is, and they have to come as they were sent.
+            # A version stays valid at its time, however old it is, and versions must arrive as they were sent.
             return replace(node, left=replace(node.left, input=self._input(hints, node.left.input)))
         if sides(node):
             return with_inputs(node, partial(self._input, hints))
         return with_inputs(node, lambda each: self.below(each, hints))
 
     def _input(self, hints: Mapping[str, TtlHint], node: LogicalNode) -> LogicalNode:
-        """The input of an operator, which may have a hint of its own."""
+        """Return the input of an operator, which may have its own hint."""
         is_table, called = table(node) is not None, alias(node)
         names = [name for name in hints if (means(name, called) if is_table else name == called)]
         if not names:
@@ -71,10 +71,10 @@ class _Placing:
 
 
 def _told(node: LogicalNode, ttl_ms: int) -> LogicalNode:
-    """The node over rows that are taken back when they expire.
+    """Return the node over rows that are retracted when they expire.
 
-    Of a table, these are the ones that pass the filters right above it; what is made of them need not keep the key. Of
-    what comes out of an operator, they are those that its consumer gets.
+    For a table, these are the rows that pass the filters right above it; what is computed from them need not keep the
+    key. For the output of an operator, they are the rows that its consumer receives.
     """
     if is_empty(node):
         return node
@@ -90,9 +90,9 @@ def _told(node: LogicalNode, ttl_ms: int) -> LogicalNode:
 
 
 def _may_retract_unsent(node: LogicalNode) -> LogicalNode:
-    """Rows of a table without a key, also an exact one: they may have expired when they are taken back.
+    """Return the node over a table that is not exact if it has no key: a row may have expired when it is retracted.
 
-    Such a retraction must not take a row that looks like its own, or one that comes after it.
+    Such a retraction must not remove a row that looks like its own, or one that comes after it.
     """
     if isinstance(node, LogicalFilter):
         return over(node, _may_retract_unsent(node.input))

@@ -1,20 +1,21 @@
 """Do not store an input of a join that comes from a join by the same key: recompute its rows when they are needed.
 
-    a JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k      a, b and c are kept, and not a JOIN b as well
+    a JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k      a, b and c are stored, and not a JOIN b as well
 
-That the two have one key means that they run in one shard, where the second can read what the first keeps
-(`operators.join.recomputed_rows`). It reads of the touched keys what it would emit anyway, so that it costs no more
-than to have those rows joined once more. Kept all the same are inputs
+Because both joins have one key, they run in one shard, where the second can read what the first stores
+(`operators.join.recomputed_rows`). For the touched keys it reads what it would emit anyway, so this costs no more than
+joining those rows once more. These inputs are still stored:
 
-    of pairs that a condition chose     it would be asked again about all pairs of a key, of which it let pass a few
+    with pairs chosen by a condition    it would be evaluated again for all pairs of a key, of which it passed a few
     with computed columns or a filter   they would be computed again
-    whose rows expire or are evicted    what a row was joined with may be gone when it is recomputed
+    whose rows expire or are evicted    the row that a row was joined with may be gone when it is recomputed
     of a side that hot keys spread      its rows are in several shards
-    that have pads of the other side    their rows are counted for each row that comes, and counting is cheap
-    of a join in another stage          where the other input comes from further down (`translate.joins`)
+    whose matches an outer join counts  they are counted for each row that arrives, which is cheap if they are stored
+    of a join in another stage          if the other input needs a later stage (`translate.joins`)
 
-Measured for three tables by one key, 20,000 rows each: of 80,000 rows that two joins keep 20,000 are joined ones where
-each key has one row of each, and of 120,000 rows 60,000 where it has three. With it goes writing and merging them.
+Measured for three tables by one key, 20,000 rows each. If each key has one row of each table, two joins store 80,000
+rows, of which 20,000 are joined rows. If each key has three rows, they store 120,000 rows, of which 60,000 are. Writing
+and merging these rows is saved as well.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _OF_PAIRS = ("inner", "left", "right", "full")
 
 
 def reuse_join_state(query: Query) -> Query:
-    """Recompute an input of a join from the state of the join below where both have the same key.
+    """Recompute an input of a join from the state of the join below if both have the same key.
 
-    If any row expires, every input is kept: TTL refreshes are computed from the rows that are kept.
+    If any row expires, every input is stored: TTL refreshes are computed from the stored rows.
 
     >>> example(reuse_join_state, '''
     ...     SELECT c.name, s.plan, o.amount FROM customers c LEFT JOIN signups s ON s.customer_id = c.customer_id
@@ -92,5 +93,5 @@ def _is_column(expression: exp.Expr) -> bool:
 
 
 def _stays(side: LogicalInput) -> bool:
-    """Whether rows stay until they are taken back, in the shard of their key."""
+    """Whether rows stay until they are retracted, in the shard of their key."""
     return side.closing is None and side.spread == side.copies == 1

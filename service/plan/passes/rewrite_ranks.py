@@ -10,9 +10,10 @@
     several over the same rows in the same order                          one rank with several numbers
     several over the same rows in different orders                        a join of ranks (join_ranks)
 
-Where the number itself is asked for without an upper bound, each change may renumber a whole partition. That is an
-Over, in which the rows behind a change are numbered anew, unless a partition has few rows, by a unique key or a rank
-below, or the hint UNBOUNDED_RANK says that all are to be read. Several of them by different orders need the hint.
+If the query reads the number itself without an upper bound, each change may renumber a whole partition. The window then
+becomes an Over, which renumbers the rows after a change. It still becomes a rank if a partition has few rows, because
+of a unique key or a rank below, or if the hint UNBOUNDED_RANK allows reading all rows. Several such numbers in
+different orders need the hint.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ _ADVICE = (
 )
 
 Uses = Mapping[str, float]
-"""What is read of columns, those that nobody reads left out: if one is the number of a row, the largest number that
-somebody tells from greater ones; infinity for all of it."""
+"""How columns are read, without those that are not. For a row's number, it is the largest number that is distinguished
+from larger ones; infinity if all are."""
 
 
 def rewrite_ranks(query: Query) -> Query:
@@ -90,12 +91,12 @@ def _expires(node: LogicalNode) -> bool:
 
 @dataclass(frozen=True)
 class _Rewriting:
-    """`may_expire`: whether a rank may have a TTL, so that it could remember one number of a row, and not several."""
+    """The rewriting of a query. `may_expire`: a rank may have a TTL, and could then store only one number of a row."""
 
     may_expire: bool
 
     def visit(self, node: LogicalNode, uses: Uses) -> LogicalNode:
-        """The node without windows, given what is read of its columns."""
+        """Return the node without windows, given how its columns are read."""
         if isinstance(node, LogicalFilter) and isinstance(node.input, LogicalWindow):
             return self._ranks(node.input, node.conjuncts, uses)
         if isinstance(node, LogicalWindow):
@@ -135,7 +136,7 @@ class _Rewriting:
         conditions: tuple[exp.Expr, ...],
         uses: Uses,
     ) -> LogicalNode:
-        """Windows over the same rows without those whose numbers nobody reads."""
+        """Return windows over the same rows without those whose numbers are not read."""
         top = rows
         for each in windows:
             top = top if each in unread else replace(each, input=top)
@@ -147,16 +148,16 @@ class _Rewriting:
     def _joined(
         self, groups: Sequence[Sequence[LogicalWindow]], conditions: tuple[exp.Expr, ...], uses: Uses
     ) -> LogicalNode:
-        """A rank for each group, joined; conditions that are about the numbers of one group are asked there."""
+        """Return a join of ranks, one for each group. Each rank applies the conditions on its own numbers."""
         rows, rest, of_group = groups[0][0].input, [*conditions], []
         for group in groups:
             known = columns(rows).keys() | {each.number for each in group}
-            # What may fail could be guarded by a condition that is asked further up.
+            # A condition that may fail could be guarded by one that is applied further up.
             numbers = {each.number for each in group}
             own = [each for each in rest if reads(each) & numbers and reads(each) <= known and not may_fail(each)]
             rest = [each for each in rest if each not in own]
             of_group.append(tuple(own))
-        # The join reads all columns, and equal rows without a key are brought together by ROW_NUMBER.
+        # The join reads all columns, and equal rows without a key are matched by ROW_NUMBER.
         read = _with_uses({**uses, **dict.fromkeys(columns(rows), math.inf)}, rest)
         if not unique_keys(rows):
             windows = [each for group in groups for each in group]
@@ -169,7 +170,7 @@ class _Rewriting:
         )
 
     def _goes_with(self, window: LogicalWindow, group: Sequence[LogicalWindow], uses: Uses) -> bool:
-        """Whether one state can give this window's numbers and those of the group."""
+        """Whether one state can compute this window's numbers and those of the group."""
         first = group[0]
         same = (window.input, window.partition, window.order) == (first.input, first.partition, first.order)
         read = [each for each in (*group, window) if uses.get(each.number)]
@@ -178,17 +179,17 @@ class _Rewriting:
     def _rank(
         self, windows: Sequence[LogicalWindow], conditions: tuple[exp.Expr, ...], uses: Uses, *, alone: bool = False
     ) -> tuple[LogicalRank | LogicalOver, tuple[exp.Expr, ...]]:
-        """The windows, which have one order, as one rank; and those of the conditions that stay above it.
+        """Return the windows, which have one order, as one rank, and the conditions that stay above it.
 
-        They are an Over where all numbers are asked for, and they are `alone` over these rows.
+        They become an Over if all numbers are read, and if they are `alone` over these rows.
         """
         ranges = {each.number: _ranges(each, conditions) for each in windows}
         main = min(windows, key=lambda each: ranges[each.number][-1][1])
         (first, _), (_, last) = ranges[main.number][0], ranges[main.number][-1]
         rest = tuple(each for each in conditions if len(admitted(each, main.number) or ()) != 1)
         about = set(ranges)
-        # A number that only conditions read need not leave the rank. They guard each other in their order, and so stay
-        # together.
+        # A number that only conditions read need not leave the rank. Conditions guard each other in their order, and so
+        # they stay together.
         by_row = [found for each in rest if last == math.inf and (found := row_bound(each, about)) is not None]
         inside = bool(by_row) or any(not uses.get(name) for each in rest for name in reads(each) & about)
         condition, above = (rest, ()) if inside else ((), rest)
@@ -218,14 +219,14 @@ class _Rewriting:
 def _ranking(
     window: LogicalWindow, ranges: Ranges, order: Sequence[OrderColumn], below: LogicalNode, settled: int | None
 ) -> Ranking:
-    """From the first of the numbers that are asked for to the last."""
+    """Return the ranking from the first to the last of the numbers that are read."""
     (first, _), (_, last) = ranges[0], ranges[-1]
     ranking = Ranking(window.function, first, None if last == math.inf else int(last), settled=settled)
     return replace(ranking, ties=_ties(ranking, order, below)) if _over_of(window) is None else ranking
 
 
 def _over_of(window: LogicalWindow) -> LogicalOver | None:
-    """The Over of the same SELECT that is over the same window, whose order of equal rows counts for all functions."""
+    """Return the Over of the same SELECT and window. Its order of equal rows applies to all functions."""
     node, order = window.input, _order([window])
     while isinstance(node, LogicalOver):
         if (node.partition, node.order) == (window.partition, order):
@@ -235,10 +236,10 @@ def _over_of(window: LogicalWindow) -> LogicalOver | None:
 
 
 def _goes_into_over(window: LogicalWindow, conditions: tuple[exp.Expr, ...]) -> bool:
-    """Whether a number is counted by the Over below that is over the same window.
+    """Whether the Over below that has the same window computes the number.
 
-    A rank above it has the same order of rows, unless some arrive at once: then what the Over gives them tells them
-    apart, and nothing says in which order. Without an upper bound all rows are numbered in any case.
+    A rank above it has the same order of rows, unless some arrive at once. The results of the Over then distinguish
+    such rows, but nothing says in which order. Without an upper bound all rows are numbered in any case.
     """
     if (over := _over_of(window)) is None:
         return False
@@ -246,7 +247,7 @@ def _goes_into_over(window: LogicalWindow, conditions: tuple[exp.Expr, ...]) -> 
 
 
 def _arrive_one_by_one(node: LogicalNode) -> bool:
-    """Whether no two rows have one arrival number: those of a table, each once."""
+    """Whether no two rows have one arrival number, as rows of a table that each occur once."""
     while isinstance(node, LogicalProject | LogicalFilter):
         node = node.input
     if isinstance(node, LogicalOver | LogicalTemporalFilter):
@@ -255,7 +256,7 @@ def _arrive_one_by_one(node: LogicalNode) -> bool:
 
 
 def _with_numbers(node: LogicalNode, windows: Sequence[LogicalWindow]) -> LogicalNode:
-    """The rows with the numbers of windows, each from the Over that is over the same window."""
+    """Return the rows with the numbers of windows, each from the Over that has the same window."""
     assert isinstance(node, LogicalOver), "there is such an Over"
     own = [each for each in windows if (node.partition, node.order) == (each.partition, _order([each]))]
     rest = [each for each in windows if each not in own]
@@ -264,19 +265,22 @@ def _with_numbers(node: LogicalNode, windows: Sequence[LogicalWindow]) -> Logica
 
 
 def _numbers(windows: Sequence[LogicalWindow]) -> dict[str, LogicalWindowCall]:
-    """Their numbers, which are counted on from the row before."""
+    """Return the calls that compute these numbers, each counted on from the row before."""
     frame = Frame("rows", None, 0)
     return {each.number: LogicalWindowCall(each.function, (), types.INT, frame, at=each.at) for each in windows}
 
 
 def _over(windows: Sequence[LogicalWindow], order: tuple[OrderColumn, ...], below: LogicalNode) -> LogicalOver:
-    """All numbers of rows, which are counted on from the row before."""
+    """Return an Over with all numbers of rows, each counted on from the row before."""
     first = windows[0]
     return LogicalOver(LogicalInput(below), first.partition, order, _numbers(windows), first.at)
 
 
 def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
-    """The numbers that all conditions admit, as far as they are about this number and nothing else."""
+    """Return the numbers that all conditions admit, as far as they read this number and nothing else.
+
+    Raises Refusal if no row can have such a number.
+    """
     ranges = EVERY
     for each in conditions:
         own = admitted(each, window.number) if reads(each) == {window.number} else None
@@ -289,7 +293,7 @@ def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
 
 
 def _same_in_partition(bounds: Iterable[exp.Expr], window: LogicalWindow, rows: LogicalNode) -> str | None:
-    """The first of these that is a whole number which all rows of a partition share for good."""
+    """Return the first of these that is a whole number and the same in all rows that a partition ever has."""
     fixed, types_ = fixed_columns(rows, set(window.partition)), columns(rows)
     for each in bounds:
         bare = each.unnest()
@@ -299,7 +303,7 @@ def _same_in_partition(bounds: Iterable[exp.Expr], window: LogicalWindow, rows: 
 
 
 def _check_size(window: LogicalWindow, rows: LogicalNode, about: Sequence[exp.Expr]) -> None:
-    """Refuse all numbers of partitions of which nothing says that they are small."""
+    """Raise Refusal if all numbers are read and nothing says that partitions are small."""
     if has_few_rows(rows, set(window.partition)):
         return
     odd = [each for each in about if admitted(each, window.number) is None]
@@ -311,7 +315,7 @@ def _check_size(window: LogicalWindow, rows: LogicalNode, about: Sequence[exp.Ex
 
 
 def _order(windows: Sequence[LogicalWindow]) -> tuple[OrderColumn, ...]:
-    """The order that all have, without what comes behind arrival, in which there are no ties. Raises Refusal."""
+    """Return the order of the windows, without columns after arrival, which leaves no ties. Raises Refusal."""
     order = windows[0].order
     arrival = [number for number, each in enumerate(order) if each.column is None]
     for each in windows:
@@ -324,7 +328,7 @@ def _order(windows: Sequence[LogicalWindow]) -> tuple[OrderColumn, ...]:
 
 
 def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) -> Ties:
-    """Which of equal rows ranks first: the earlier arrival, but whoever keeps the last row by time wants the later."""
+    """Return which of equal rows ranks first: the earlier arrival; the later one to keep the last row by time."""
     final = order[-1] if order else None
     if final is None or not final.descending:
         return "earliest first"
@@ -336,7 +340,7 @@ def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) ->
 
 
 def _with_uses(uses: Uses, expressions: Iterable[exp.Expr]) -> dict[str, float]:
-    """The same uses, and those by expressions."""
+    """Return the same uses, and those by expressions."""
     found = dict(uses)
     for each in expressions:
         for name in reads(each):
@@ -350,7 +354,7 @@ def _of_window(window: LogicalWindow, uses: Uses) -> Uses:
 
 
 def _uses_below(node: LogicalNode, uses: Uses) -> Uses:
-    """What is read of the columns of a node's inputs, given what is read of its own."""
+    """Return how the columns of a node's inputs are read, given how its own are."""
     match node:
         case LogicalFilter():
             return _with_uses(uses, node.conjuncts)
@@ -372,7 +376,7 @@ def _uses_below(node: LogicalNode, uses: Uses) -> Uses:
 
 
 def _of_project(node: LogicalProject, uses: Uses) -> Uses:
-    # Of a view that several queries read, each of them plans the same.
+    # A view that several queries read must be planned the same way in each of them.
     shared = node.view.wanted if node.view is not None and node.stands else set()
     wanted = dict.fromkeys(uses.keys() | shared, math.inf) if node.stands else uses
     found: dict[str, float] = {}

@@ -1,8 +1,8 @@
-"""A view with state that is used several times is planned as it stands, so that it is there once.
+"""Plan a shared view with state separately from its uses, so that it exists only once.
 
-Else each use would have its own filters and columns pushed into it, and be something else. Of its columns, those that
-somebody reads are kept. A view that is only filters and columns of tables is no work that could be shared; and one with
-a window on top needs the bounds that those who use it give it.
+Otherwise each use would push its own filters and columns into the view, and the uses would differ. Only the columns
+that any use reads are kept. A view with only filters and columns of tables has no work to share. A view with a window
+on top needs the bounds that its uses set.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.tree import bottom_up, inputs, walk
 
 Kept = Mapping[str, frozenset[int]]
-"""The views that are planned as they stand, and the places of those of their columns that somebody reads."""
+"""The views that are planned on their own, and the places of the columns that are read of each."""
 
 
 def shared_views(queries: Sequence[Query]) -> list[str]:
-    """The views with state that are used more than once; what is used only inside of one of them counts once."""
+    """Return the views with state that are used more than once. Uses within one of them count once."""
     uses: Counter[str] = Counter()
     seen: dict[str, LogicalProject] = {}
 
@@ -44,12 +44,12 @@ def shared_views(queries: Sequence[Query]) -> list[str]:
 
 
 def share_views(query: Query, kept: Kept) -> Query:
-    """The query with these views as they stand."""
+    """Return the query with these views planned on their own."""
     return replace(query, root=bottom_up(query.root, partial(_marked, kept)))
 
 
 def columns_read(queries: Sequence[Query]) -> dict[str, frozenset[int]]:
-    """The places of the columns that are read of each view that stands, after columns have been pruned."""
+    """Return the places of the columns that are read of each such view, after columns have been pruned."""
     found: dict[str, frozenset[int]] = defaultdict(frozenset)
     for query in queries:
         for node in walk(query.root):
@@ -66,7 +66,7 @@ def _marked(kept: Kept, node: LogicalNode) -> LogicalNode:
 
 
 def _keeps(node: LogicalNode) -> bool:
-    """Whether there is state in it, and no window above that."""
+    """Whether a node has state, with no window above it."""
     if isinstance(node, LogicalScan | LogicalWindow):
         return False
     plain = isinstance(node, LogicalCalc | LogicalStamp | LogicalUnion)

@@ -1,9 +1,9 @@
-"""Emit rows in time order: an ORDER BY of the whole query whose first column follows the time of a table.
+"""Emit rows in time order: an ORDER BY of the whole query whose first column is derived from the time of a table.
 
-A row is buffered until no earlier row can come: until the watermark passes its time. So the temporal filter that
-`sql.time_order` has put below the SELECT list gets the watermark's clock here. All rows are in one shard, as there is
-one order of all; what the watermark has left behind is late, and has no place in it. (Flink's temporal sort, and its
-parallelism of one.)
+A row is buffered until no earlier row can come, which is when the watermark passes its time. So the temporal filter
+that `sql.time_order` has put below the SELECT list gets the watermark's clock here. All rows are in one shard, because
+there is one order for all of them. A row behind the watermark is late, and has no place in the order. (Flink's temporal
+sort, with its parallelism of one.)
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def sort_by_time(query: Query) -> Query:
 
 
 def _sorted(node: LogicalTemporalFilter, query: Query) -> LogicalTemporalFilter:
-    """The filter by which rows come in the order of their time. Raises Refusal."""
+    """Return the filter that releases rows in the order of their time. Raises Refusal."""
     below, first = node.input.input, node.order[0]
     time = event_times(below).get(first.column or "")
     found = None if time is None or first.descending else passed(timed_tables(below), str(first.column), time)

@@ -2,13 +2,13 @@
 
     SELECT g, COUNT(DISTINCT x) … GROUP BY g     COUNT(x) by g over the rows of SELECT DISTINCT g, x
 
-What else is asked of the group is added up by g and x first and then by g: not sums, which would be rounded twice or
-not fit on the way, but accumulators (`operators.aggregate.stages`); extremes as what they are.
+Other calls are aggregated by g and x first and then by g. The first step emits accumulators, because sums would be
+rounded twice or could overflow in between (`operators.aggregate.stages`). It emits extremes as they are.
 
-    SELECT g, COUNT(DISTINCT x), SUM(y) …        COUNT(x), and the sum of s, by g over s = what is added up of y by g, x
+    SELECT g, COUNT(DISTINCT x), SUM(y) …        COUNT(x), and the sum of s, by g over s = the accumulator of y by g, x
 
-That is done for an aggregate without GROUP BY, whose one group is the hottest there is, if all calls are DISTINCT over
-the same columns, and where the hint SPLIT_DISTINCT asks for it. (Flink's split-distinct option and its incremental
+This is done for an aggregate without GROUP BY, whose one group is the hottest there is, if all calls are DISTINCT over
+the same columns, and wherever the hint SPLIT_DISTINCT asks for it. (Flink's split-distinct option and its incremental
 aggregate.)
 """
 
@@ -33,7 +33,7 @@ _EXTREMES = ("min", "max", "any_value")
 
 
 def split_distinct(query: Query) -> Query:
-    """Split an aggregate with DISTINCT into two steps where it pays.
+    """Split an aggregate with DISTINCT into two steps where it pays off.
 
     Raises Refusal for a hint that cannot be followed.
 
@@ -85,13 +85,14 @@ def _check(node: LogicalAggregate) -> None:
 
 
 Steps = tuple[str, LogicalAggregateCall, LogicalAggregateCall]
-"""A call by parts of a group, behind the column of its results, and one over these."""
+"""The column with the results of a call by parts of a group, this call, and a call over its results."""
 
 
 def in_two_steps(name: str, call: LogicalAggregateCall, below: Mapping[str, Type]) -> Steps | None:
-    """A call over rows with the columns `below` in two.
+    """Return the two steps of a call over rows with the columns `below`.
 
-    None for what is not added up: it needs the rows of the whole group, or tells apart what it has met.
+    None if the call cannot be split: it needs the rows of the whole group, or distinguishes the values that it has
+    seen.
     """
     partial = f"{name}#first"
     if call.function in _EXTREMES:
@@ -104,7 +105,10 @@ def in_two_steps(name: str, call: LogicalAggregateCall, below: Mapping[str, Type
 
 
 def between(partial: str, second: LogicalAggregateCall) -> tuple[str, LogicalAggregateCall, LogicalAggregateCall]:
-    """A second step over `partial` in two: one by larger parts, behind the column of its results, and one over it."""
+    """Return two steps in place of a second step over `partial`: one by larger parts, and one over its results.
+
+    The column with the results of the first of them comes first.
+    """
     name = f"{partial.removesuffix('#first')}#between"
     if second.stage == "whole":
         return name, second, replace(second, arguments=(name,))
@@ -120,7 +124,7 @@ def _split(node: LogicalAggregate) -> LogicalAggregate:
         partial = f"{name}#first"
         if call.distinct:
             if call.filter is not None:
-                # A value counts where a row that has it does.
+                # A value counts if any row with this value passes the filter.
                 first[partial] = LogicalAggregateCall("bool_or", (call.filter,), BOOLEAN.as_nullable(), at=call.at)
             second[name] = replace(call, distinct=False, filter=None if call.filter is None else partial)
         else:

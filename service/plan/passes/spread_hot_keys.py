@@ -1,11 +1,11 @@
 """Spread a key with very many rows over several shards where the hint SKEW asks for it.
 
-    SELECT /*+ SKEW('o') */ … FROM orders o JOIN customers c ON …   rows of `o` with one key are dealt out to 8 shards,
+    SELECT /*+ SKEW('o') */ … FROM orders o JOIN customers c ON …   rows of `o` with one key are spread over 8 shards,
                                                                     rows of `c` are copied to each of them
-    SELECT /*+ SKEW('o' = 32) */ …                                  to 32 shards
-    SELECT /*+ SKEW('o') */ … ROW_NUMBER() OVER (…) … <= 3          a rank in each of 8 shards, then one of their first
+    SELECT /*+ SKEW('o' = 32) */ …                                  over 32 shards
+    SELECT /*+ SKEW('o') */ … ROW_NUMBER() OVER (…) … <= 3          ranks in 8 shards, then one over their first rows
 
-That is right where no result depends on rows in other shards: a row that is spread meets all rows that it may match.
+This is correct if no result depends on rows in other shards: a row that is spread meets all rows that it may match.
 The join must not preserve the other side: a copied row does not know what its other copies match.
 """
 
@@ -60,7 +60,7 @@ def spread_hot_keys(query: Query) -> Query:
 
 
 def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    # The rows of one key belong together there.
+    # These operators need the rows of one key together.
     alone = LogicalAggregate | LogicalSession | LogicalOver | LogicalLookup | LogicalNormalize | LogicalMatch
     return () if isinstance(node, alone) else sides(node)
 

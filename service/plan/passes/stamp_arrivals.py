@@ -3,10 +3,10 @@
     SELECT id, SUM(v) OVER (PARTITION BY k ORDER BY PROCTIME() ROWS 2 PRECEDING) FROM a        into an append sink
     SELECT … ROW_NUMBER() OVER (PARTITION BY k ORDER BY PROCTIME()) AS n … WHERE n = 1         into an append sink
 
-A row gets the time of its batch as a column, as if `PROCTIME() AS p` were selected and ordered by; the rows of a batch
-are ordered by the numbers that they come with. Arrival numbers alone are not enough: one of several partitions may lag
-behind, or rows may wait for a watermark, and a later row then has a lower number than rows that have been emitted. Nor
-are rows of a SELECT DISTINCT ordered by the columns of their group here, but by the first record of each.
+A row gets the time of its batch as a column, as if `PROCTIME() AS p` were selected and ordered by. The rows of a batch
+are ordered by their arrival numbers. These numbers alone are not enough: one of several partitions may lag behind, or
+rows may wait for a watermark, and a later row then has a lower number than rows that have been emitted. Here, rows of a
+SELECT DISTINCT are ordered by the first record of each, and not by the columns of their group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Ordered = TypeVar("_Ordered", LogicalOver, LogicalRank, LogicalTemporalFilter)
 
 
 def stamp_arrivals(query: Query) -> Query:
-    """Stamp rows that are only inserted with their time of arrival, where the order is by arrival and rows come once.
+    """Stamp rows that are only inserted with their time of arrival, if they are ordered by arrival and emitted once.
 
     >>> example(stamp_arrivals, "SELECT page FROM clicks ORDER BY PROCTIME()", sink="append")
     TemporalFilter clock=the clock final order=[PROCTIME()]

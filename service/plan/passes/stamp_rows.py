@@ -2,9 +2,9 @@
 
 A retraction would get another time than the row that it retracts, so the input may only insert.
 
-An aggregate over windows of that time wants the rows of a group in one shard, and all rows of a batch have one time. So
-the other columns of the group say in which shard a row gets its time, and there it is added up: nothing is shuffled in
-between, as with panes (`passes.aggregate_panes`).
+An aggregate over windows of that time needs the rows of a group in one shard, and all rows of a batch have one time. So
+the other columns of the group choose the shard in which a row gets its time, and the row is aggregated there: nothing
+is shuffled in between, as with panes (`passes.aggregate_panes`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _checked(node: LogicalStamp) -> LogicalStamp:
 
 
 def _of_groups(node: LogicalAggregate) -> LogicalAggregate:
-    """An aggregate whose groups are in the shards in which their rows get their time, if they can be."""
+    """Return an aggregate whose groups are in the shards in which their rows are stamped, if that is possible."""
     below, times = node.input.input, event_times(node.input.input)
     moves = tuple(name for name in node.group if name in times and is_processing_time(times[name]))
     plain = tuple(name for name in node.group if name not in moves)
@@ -71,7 +71,7 @@ def _of_groups(node: LogicalAggregate) -> LogicalAggregate:
 
 
 def _placed(node: LogicalNode, names: tuple[str, ...]) -> LogicalNode | None:
-    """The node with its rows spread by these columns where they get their time; None where they are spread already."""
+    """Return the node with its rows spread by these columns where they are stamped; None if that is not possible."""
     match node:
         case LogicalStamp(partition=None) if columns(node.input.input).keys() >= set(names):
             return replace(node, partition=names) if partitioning(node.input.input) is None else None

@@ -1,1 +1,1 @@
-"""What is known of a node's rows: keys, kinds of changes, NULLs, monotonicity, and where rows are."""
+"""Facts about a node's rows: keys, kinds of changes, NULLs, monotonicity, and in which shard rows are."""

@@ -1,4 +1,4 @@
-"""How hints call the inputs of operators: by the alias of a table or a derived table."""
+"""Aliases by which hints name the inputs of operators: those of tables and of derived tables."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rowkind.service.plan.traits.changelog_modes import base
 
 
 def source(node: LogicalNode) -> LogicalNode:
-    """The scan or operator below whose rows these are.
+    """Return the scan or operator whose rows these are.
 
-    A Normalize hands on the rows of its input, and so do a filter that delays them and a stamp.
+    A Normalize, a temporal filter and a stamp pass on the rows of their input.
     """
     while isinstance(node := base(node), LogicalNormalize | LogicalTemporalFilter | LogicalStamp):
         node = node.input.input
@@ -23,9 +23,9 @@ def source(node: LogicalNode) -> LogicalNode:
 
 
 def alias(node: LogicalNode) -> str:
-    """The aliases that lead to this input: the table's own, behind those of derived tables around it.
+    """Return the aliases that lead to this input: those of the derived tables around it, then the table's own.
 
-    What comes out of an operator has the alias of the derived table that it is in, or none.
+    The output of an operator has the alias of the derived table that contains it, or none.
     """
     below = source(node)
     if isinstance(below, LogicalScan):
@@ -36,5 +36,5 @@ def alias(node: LogicalNode) -> str:
 
 
 def means(name: str, found: str) -> bool:
-    """Whether a hint for `name` is for this input: the table, or a derived table that is nothing but this table."""
+    """Whether a hint for `name` refers to this input: to the table, or to a derived table that is only this table."""
     return f"{found}.".startswith(f"{name}.")

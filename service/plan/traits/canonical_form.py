@@ -1,10 +1,11 @@
-"""What a node computes whichever of its columns are read, and what its columns mean, in words without aliases.
+"""Canonical forms: what a node computes and what its columns mean, independent of aliases and of the columns read.
 
-Nodes of one text have the same rows, but for columns that nobody reads; and columns of one meaning are the same column
-of these. A meaning is an expression over what is below all filters and projections: the columns of a table, or those of
-an operator, which are called by what they mean there.
+Nodes with equal texts have the same rows, except for columns that are not read. Columns with equal meanings are the
+same column of these rows. A meaning is an expression over the columns below all filters and projections. These are
+columns of a table, or columns of an operator, which are named by their meaning there.
 
-What is not looked into is like nothing but itself: so are views that stand, which are the same in every query.
+A node that is not examined is equal only to itself. This includes views that are planned on their own, which are the
+same in every query.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.tree import sides
 
 Meanings = Mapping[str, exp.Expr]
-"""What columns mean, by their names in the plan."""
+"""The meanings of columns, by their names in the plan."""
 
 
 @dataclass(frozen=True)
 class CanonicalForm:
-    """What a node computes, and what its columns mean, by their names in the plan."""
+    """What a node computes, and the meanings of its columns by their names in the plan."""
 
     text: str
     columns: Meanings
@@ -45,7 +46,7 @@ class CanonicalForm:
 
 @memoized
 def canonical_form(node: LogicalNode) -> CanonicalForm:
-    """What a node computes, and what those columns mean that it has, of a scan all that the table has."""
+    """Return what a node computes, and the meanings of its columns; for a scan, those of all columns of the table."""
     match node:
         case LogicalScan():
             declared = node.source.declared.names
@@ -66,7 +67,7 @@ def canonical_form(node: LogicalNode) -> CanonicalForm:
 
 
 def meant(expression: exp.Expr) -> str:
-    """A meaning as a text, equal where the meaning is."""
+    """Return a meaning as a text. Equal meanings have equal texts."""
     node = expression.unnest()
     if isinstance(node, exp.Column):
         return str(node.name)
@@ -77,7 +78,7 @@ def meant(expression: exp.Expr) -> str:
 
 
 def call_meant(call: LogicalAggregateCall, texts: ColumnTexts) -> str:
-    """What a call means over columns whose meanings have these texts, as a text."""
+    """Return the meaning of a call as a text, given the texts of its columns' meanings."""
     return _digest(_WALK.value(call, texts))
 
 
@@ -96,7 +97,7 @@ def _of_operator(node: LogicalJoin | LogicalAggregate | LogicalRank | LogicalNor
 
 
 def _results(node: LogicalNode, texts: ColumnTexts) -> tuple[Mapping[str, str], ColumnTexts]:
-    """Fields of an operator that are over its results, as texts, and what the columns that it adds mean."""
+    """Return the fields of an operator that refer to its results, as texts, and the meanings of the added columns."""
     match node:
         case LogicalJoin() if node.answer is not None:
             return {}, {node.answer: "answer"}
@@ -113,17 +114,17 @@ def _results(node: LogicalNode, texts: ColumnTexts) -> tuple[Mapping[str, str], 
 
 
 def _side(side: LogicalInput, prefix: str) -> tuple[str, ColumnTexts]:
-    """What comes to an operator and what is chosen for it, and what the columns mean that come to it, as texts."""
+    """Return an input of an operator with its settings as a text, and the meanings of its columns as texts."""
     below = canonical_form(side.input)
     texts = {name: f"{prefix}{meant(each)}" for name, each in below.columns.items()}
     return f"{below.text} {_WALK.fields(side, texts)}", texts
 
 
 class _LogicalWalk(Walk):
-    """Of logical nodes, whose columns are called by what they mean."""
+    """Texts of logical nodes, whose columns are named by their meanings."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """A value, whose columns have these names."""
+        """Return the text of a value whose columns have these names."""
         match value:
             case exp.Expr():
                 return meant(substitute(value, {name: resolved(names[name]) for name in reads(value)}))

@@ -1,7 +1,7 @@
-"""Changelog modes: what kinds of changes each node emits.
+"""Changelog modes: the kinds of changes that each node emits.
 
-append {+I}, retract {+I, -U, +U, -D}, or upsert {+I, +U, -D} on a key, which only a table can bring: what an operator
-emits is exact, and a sink drops the old rows that it has no use for.
+append {+I}, retract {+I, -U, +U, -D}, or upsert {+I, +U, -D} on a key. Only a table can be upsert: the output of an
+operator is exact, and a sink drops the old rows that it does not need.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from rowkind.service.plan.tree import inputs, walk
 
 
 def produced(node: LogicalNode) -> ChangelogMode:
-    """What a node emits."""
+    """Return the changelog mode of a node's output."""
     return node.mode(*map(produced, inputs(node)))
 
 
 def updating(node: LogicalNode) -> LogicalNode | None:
-    """The lowest node that makes the result update or delete rows, None where nothing does."""
+    """Return the lowest node that makes the result update or delete rows; None if no node does."""
     if produced(node) == "append":
         return None
     return next(each for each in walk(node) if produced(each) != "append" and not _is_made_final(node, each))
 
 
 def _is_made_final(node: LogicalNode, below: LogicalNode) -> bool:
-    """Whether what is below comes out of a temporal filter in rows that do not change."""
+    """Whether the rows of the node `below` pass a temporal filter whose rows do not change."""
     finals = (each for each in walk(node) if isinstance(each, LogicalTemporalFilter) and each.final)
     return any(below is part for each in finals for part in walk(each))
 
 
 def base(node: LogicalNode) -> LogicalNode:
-    """The scan or the operator below all that is part of its calc."""
+    """Return the scan or operator below everything that is part of its calc."""
     while isinstance(node, LogicalFilter | LogicalProject | LogicalExpand):
         node = node.input
     return node
 
 
 def bare_scan(node: LogicalNode) -> LogicalScan | None:
-    """The table whose rows come as they were sent, but for filters and columns; None where there is more between."""
+    """Return the table whose rows arrive as they were sent, except for filters and projections; else None."""
     while isinstance(node, LogicalFilter | LogicalProject):
         node = node.input
     return node if isinstance(node, LogicalScan) else None

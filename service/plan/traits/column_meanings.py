@@ -1,4 +1,4 @@
-"""What columns mean: the expressions that they stand for, over what is below all filters and projections."""
+"""Meanings of columns: the expressions that they stand for, over the columns below all filters and projections."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
 
 
 def meaning(node: LogicalNode, expression: exp.Expr) -> exp.Expr:
-    """An expression over the columns of the first node below that is no filter or projection, or that is a view."""
+    """Return an expression over the columns of the first node below that is no filter or projection, or is a view."""
     if isinstance(node, LogicalProject) and node.view is None:
         return meaning(node.input, substitute(expression, node.outputs))
     return meaning(node.input, expression) if isinstance(node, LogicalFilter) else expression.unnest()
 
 
 def moved(expression: exp.Expr) -> exp.Expr:
-    """A time without how much later or earlier another one is than it: of two such, each tells the other."""
+    """Return the time from which the end or the time of a window is computed. Each of the two determines the other."""
     node = expression.unnest()
     while isinstance(node, WindowEnd | WindowTime):
         node = node.this.unnest()
@@ -31,9 +31,9 @@ def moved(expression: exp.Expr) -> exp.Expr:
 
 
 def telling(node: LogicalNode, names: Iterable[str]) -> list[frozenset[str]]:
-    """Sets of these columns, from each of which one is enough to tell the whole set: where a window begins or ends.
+    """Return sets of these columns in which each column determines the others, such as the start and end of a window.
 
-    For sessions this is true among the rows of one partition, and so only if its columns are among these.
+    For sessions this holds only among the rows of one partition, so the partition's columns must be among `names`.
     """
     meanings = {name: meaning(node, resolved(name)) for name in names}
     begins = _begins(node, set(meanings.values()))
@@ -45,7 +45,7 @@ def telling(node: LogicalNode, names: Iterable[str]) -> list[frozenset[str]]:
 
 
 def _begins(node: LogicalNode, known: AbstractSet[exp.Expr]) -> Mapping[exp.Expr, exp.Expr]:
-    """For the end of the sessions below, where they begin, if their partition is among what is `known`."""
+    """Return the start of the sessions below by their end, if the columns of their partition are `known`."""
     while isinstance(node, LogicalFilter | LogicalProject) and not (isinstance(node, LogicalProject) and node.view):
         node = node.input
     if not isinstance(node, LogicalSession) or node.end is None or not known >= set(map(resolved, node.partition)):

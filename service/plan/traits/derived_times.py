@@ -1,17 +1,16 @@
-"""What an expression follows: a time of the rows of tables, and how far behind it.
+"""Derived times: the time of a table's rows from which an expression is derived, and how far before it a value may be.
 
     ts                                        the time itself                        slack 0
-    an expression of which a table's
-      watermark is                            a time itself                          slack 0
-    window_start                              a window's length before it            slack size; of those that cumulate,
-                                                                                     of the longest
-    window_end                                behind it                              slack 0
-    window_time                               just before the end                    slack of what is taken off it
-    DATE_TRUNC, CAST                          the unit before it                     slack of the longest such unit
-    + INTERVAL                                later                                  slack less that much
+    the expression of a table's watermark     the time itself                        slack 0
+    window_start                              at most a window's length before it    slack size; for CUMULATE, the size
+                                                                                     of the longest window
+    window_end                                after it                               slack 0
+    window_time                               just before the end                    slack of what is subtracted
+    DATE_TRUNC, CAST                          at most the unit before it             slack of the longest such unit
+    + INTERVAL                                later                                  slack less the interval
     FROM_UTC_TIMESTAMP, CONVERT_TIMEZONE      what clocks of a zone show             slack less the zone's least offset
 
-An expression is that of a watermark if it means the same, however it is written.
+An expression is the one of a watermark if it compiles to the same SQL, however it is written.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ TimeKind = Literal["time", "window_start", "window_end", "window_time", "session
 
 @dataclass(frozen=True, order=True)
 class TimeColumn:
-    """A column of a table that is a time, or the text of an expression over its columns; or `PROCESSING`."""
+    """A time column of a table, or the text of an expression over the table's columns; or `PROCESSING`."""
 
     table: str
     column: str
@@ -48,11 +47,12 @@ class TimeColumn:
 
 @dataclass(frozen=True)
 class EventTime:
-    """What a column follows: no value of a change to come is before the watermark of all `origins` less the slack.
+    """How a column is derived from times: no further value is before the watermark of all `origins` less `slack`.
 
-    `slack` is in microseconds, and negative where values are later than the time. `size` is the length of a window in
-    microseconds, of the longest where they cumulate; None for what is no window. `short` is the part of the slack in
-    which rows come, but none that has come goes: those of a session that has become shorter, and has ended with that.
+    `slack` is in microseconds, and negative if values are later than the time. `size` is the length of a window in
+    microseconds, for CUMULATE that of the longest; None if the column is not of a window. `short` is a part of the
+    slack in which rows may be inserted, but no earlier row is retracted: rows of a session that has become shorter and
+    has thereby ended.
     """
 
     origins: frozenset[TimeColumn]
@@ -63,20 +63,20 @@ class EventTime:
 
     @property
     def final(self) -> EventTime:
-        """The same, of when no row goes any more that has come."""
+        """The same time, for when no earlier row is retracted any more."""
         return replace(self, slack=self.slack - self.short, short=0)
 
     @property
     def of_group(self) -> EventTime:
-        """The same, of a row that is made of all rows with the value: it changes with any that comes."""
+        """The same time, for a row that is computed from all rows with the value: it changes with each new row."""
         return replace(self, short=0)
 
 
 @dataclass(frozen=True)
 class RowColumn:
-    """A column as it stands in a row of a table whose watermark is of an expression; `time` is what it follows itself.
+    """A plain column of a table whose watermark is on an expression; `time` is what the column itself is derived from.
 
-    Columns of one `scan` are of one row.
+    Columns of one `scan` belong to one row.
     """
 
     scan: LogicalScan
@@ -85,32 +85,32 @@ class RowColumn:
 
 
 PROCESSING = TimeColumn("", "PROCTIME()")
-"""The time at which rows are processed, which is no column of a table and has passed when the clock has."""
+"""The time at which rows are processed. It is no column of a table, and has passed when the clock has."""
 
 
 def is_processing_time(time: EventTime) -> bool:
-    """Whether a time follows the clock, and nothing else."""
+    """Whether a time is derived from the clock and nothing else."""
     return time.origins == {PROCESSING}
 
 
 Below = Mapping[str, EventTime | RowColumn]
-"""What is known of columns, and of the fields of structs as `field_of` calls them."""
+"""Known facts about columns, and about the fields of structs under the names that `field_of` gives them."""
 
 _FIELD = "#field:"
 
 
 def field_of(column: str, field: str) -> str:
-    """What a field of a struct is called among columns; no query can say so."""
+    """Return the name of a struct's field among columns; no query can use this name."""
     return f"{column}{_FIELD}{field}"
 
 
 def is_field(name: str) -> bool:
-    """Whether a name is that of a field."""
+    """Whether a name is that of a struct's field."""
     return _FIELD in name
 
 
 def fields_of(expression: exp.Expr, below: Below) -> Iterator[tuple[str, EventTime | RowColumn]]:
-    """What is known of the fields of a struct that is made of columns, or taken over as it is: by their names."""
+    """Yield the known facts about the fields, by name, of a struct that is built from columns or copied."""
     node = expression.unnest()
     if isinstance(node, exp.Column):
         prefix = field_of(node.name, "")
@@ -122,7 +122,7 @@ def fields_of(expression: exp.Expr, below: Below) -> Iterator[tuple[str, EventTi
 
 
 def followed(expression: exp.Expr, below: Below) -> EventTime | None:
-    """What an expression follows, None where nothing is known."""
+    """Return the time from which an expression is derived; None if nothing is known."""
     node = expression.unnest()
     if (declared := _declared(node, below)) is not None:
         return declared
@@ -148,7 +148,7 @@ def _window(node: WindowStart | WindowEnd, below: Below) -> EventTime | None:
 
 
 def _session_last(node: exp.Coalesce, below: Below) -> EventTime | None:
-    # That of a session is never NULL (`sql.session_ends`).
+    # The last time of a session is never NULL (`sql.session_ends`).
     found = followed(node.this, below)
     return found if found is not None and found.kind == "session_last" else None
 
@@ -159,7 +159,7 @@ def _window_time(node: WindowTime, below: Below) -> EventTime | None:
 
 
 def _declared(node: exp.Expr, below: Below) -> EventTime | None:
-    """The time of a row that a watermark has been declared of, if an expression is that."""
+    """Return the time of a row on which a watermark is declared, if an expression is that time."""
     columns = {each.name: below.get(each.name) for each in node.find_all(exp.Column)}
     parts = {name: each for name, each in columns.items() if isinstance(each, RowColumn)}
     if not parts or len(parts) < len(columns) or isinstance(node, exp.Column):
@@ -180,7 +180,7 @@ def _declared(node: exp.Expr, below: Below) -> EventTime | None:
 
 
 def moved(time: exp.Expr, below: Below, kind: TimeKind, back: int, size: int | None = None) -> EventTime | None:
-    """What follows a time by a length of time at most before it."""
+    """Return the derived time of an expression that is at most `back` microseconds before another time."""
     found = followed(time, below)
     return found and replace(found, kind=kind, slack=found.slack + back, size=size)
 
@@ -228,10 +228,10 @@ def _called(node: exp.Anonymous, below: Below) -> EventTime | None:
 
 
 def _in_zone(time: exp.Expr, below: Below, source: exp.Expr | None, target: exp.Expr | None) -> EventTime | None:
-    """What clocks in one zone show when those in another show a time; None is UTC.
+    """Return the time that clocks in one zone show when clocks in another zone show a time; None is UTC.
 
-    A zone's clocks are put back in autumn, so that what they show is in the order of time only up to that hour; but it
-    is never less than UTC and the least offset that they ever had.
+    Clocks are put back in autumn, so local times are in order only up to that hour. But a local time is never less than
+    UTC plus the least offset that the zone ever had.
     """
     known = [(0, 0) if zone is None else offsets(zone.name) for zone in (source, target) if _is_constant(zone)]
     if len(known) < 2 or known[0] is None or known[1] is None:
@@ -246,7 +246,7 @@ def _is_constant(zone: exp.Expr | None) -> bool:
 _RULES: Mapping[type[exp.Expr], Callable[[Any, Below], EventTime | None]] = {
     exp.Column: lambda node, below: _time(below.get(node.name)),
     exp.Dot: _field,
-    # Changes of a pane are those of the windows that it is in: the last of them ends so much later.
+    # A pane may change as long as one of its windows may. The last of these windows ends that much later.
     PaneStart: lambda node, below: moved(
         node.this, below, "window_start", micros(node.args["windows"]), micros(node.args["size"])
     ),
@@ -259,11 +259,11 @@ _RULES: Mapping[type[exp.Expr], Callable[[Any, Below], EventTime | None]] = {
     exp.Cast: _cast,
     exp.Anonymous: _called,
 }
-"""What expressions follow; others follow nothing."""
+"""How expressions are derived from times; all others are not."""
 
 
 def both(one: EventTime, other: EventTime) -> EventTime:
-    """What follows times of both: changes come from either."""
+    """Return the derived time of rows of both: changes may come from either."""
     kind: TimeKind = one.kind if one.kind == other.kind else "other"
     size = one.size if one.kind == other.kind and one.size == other.size else None
     return EventTime(one.origins | other.origins, kind, max(one.slack, other.slack), size)

@@ -1,4 +1,4 @@
-"""Nodes without rows: what a filter that is FALSE leaves of a table."""
+"""Nodes without rows: those below a filter that is FALSE."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rowkind.service.plan.logical.node import LogicalNode
 
 
 def is_empty(node: LogicalNode) -> bool:
-    """Whether a filter above a scan or operator says that no row passes."""
+    """Whether a filter above a scan or operator lets no row pass."""
     while isinstance(node, LogicalFilter | LogicalProject):
         if isinstance(node, LogicalFilter) and any(_is_false(each) for each in node.conjuncts):
             return True

@@ -1,32 +1,34 @@
-"""Event times: which columns follow a time of the rows of tables, and how far behind it they may lie.
+"""Event times: which columns are derived from a time of the rows of tables, and how far before it they may be.
 
-Where no row of a table comes any more whose time is before a watermark W, no change of a node's rows comes any more in
-which a column that follows that time is before W less its slack:
+Once a table's watermark has reached W, a node emits no further change in which a column derived from that time is
+earlier than W - slack:
 
-    window_start          before the time by a window's length at most: slack size
-    window_end            behind it: slack 0
-    …                     (`traits.followed`)
+    window_start          at most a window's length before the time: slack size
+    window_end            after it: slack 0
+    …                     (`traits.derived_times`)
 
-The rules: what a node hands on of a row follows what it followed below, as long as each change of a node is one of rows
-with these values below.
+The rules: a column that a node passes on is derived from the same time as below, as long as each change of the node
+belongs to rows below with these values.
 
-    filter, project, expand, normalize    each column, and what is computed of it
+    filter, project, expand, normalize    each column, and what is computed from it
     aggregate                             the group columns
-    rank, window                          the partition's columns: a row pushes out others of its partition
-    session                               the partition's columns and the time, for the gap longer: it moves none before
-                                          its own; where rows have the end of their session, which moves all, that
-    stamp                                 all columns, and the time that it gives follows the clock
+    rank, window                          the partition's columns: a row displaces others of its partition
+    session                               the partition's columns, and the time with the gap as further slack: a row
+                                          changes no row before its own time. If rows have the end of their session,
+                                          which may change for all of them, the end instead of the time
+    stamp                                 all columns, and the added time, which is derived from the clock
     sessions by their start               their last time, with the gap as slack
-    sessions of rows that may go          one that becomes shorter may end a gap before the row that has gone
-    join                                  columns of the key that follow times on both sides; not those that are padded,
-                                          but COALESCE of the two sides of a full join's key
-    interval join                         the two that are bound to each other: until their rows have settled
+    sessions of rows that may be          a session that becomes shorter may end a gap before the retracted row
+      retracted
+    join                                  columns of the key that are derived from times on both sides, except those of
+                                          a null-padded side; COALESCE of the two sides of a full join's key
+    interval join                         the two times that bound each other, until the matches of their rows are final
     lookup by processing time             those of the left side
-    lookup by time, of the last before    the left time: no row to come of the right side changes one before its own
+    lookup by time, of the last before    the left time: no further right row changes a left row before its own time
     row pattern                           the time of its order, in any row of a match: slack of the time WITHIN
-    union                                 columns that do so in all inputs
+    union                                 columns that are derived from times in all inputs
 
-A row that is taken back is a change like any other: one whose time is before the watermark is late.
+A retraction is a change like any other: if its time is before the watermark, it is late.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ from rowkind.service.plan.tree import rule_for
 
 
 def event_times(node: LogicalNode) -> dict[str, EventTime]:
-    """The columns of a node that follow times of tables."""
+    """Return the columns of a node that are derived from times of tables."""
     return _times(_known(node))
 
 
@@ -85,20 +87,21 @@ def _times(known: Below) -> dict[str, EventTime]:
 
 @memoized
 def _known(node: LogicalNode) -> Below:
-    """What is known of a node's columns: those that follow times, and those of rows as tables have them."""
+    """Return the known facts about a node's columns: derived times, and plain columns as tables have them."""
     rule = rule_for(node, _RULES)
     assert rule is not None, f"{type(node).__name__} is of no shape"
     return rule(node)
 
 
 def _in_time(node: LogicalTemporalFilter) -> Below:
-    # What time moves is out of the order of its input, but for what a watermark lets out just before it passes.
+    # Rows that the clock moves are not in the order of the input, unless a watermark releases them just before it
+    # passes.
     held = node.final or (node.ends is None and node.clock.tables)
     return _known(node.input.input) if held else {}
 
 
 def _of_operator(node: LogicalUnary) -> Below:
-    """What is known of the columns by which an operator puts rows together, and of others that follow times."""
+    """Return the known facts about the columns by which an operator groups rows, and others derived from times."""
     known = _of_names(_known(node.input.input), node.lets_pass(frozenset()))
     match node:
         case LogicalOver(ahead=0) | LogicalRank(in_time=True):
@@ -124,7 +127,7 @@ def _projected(node: LogicalProject) -> dict[str, EventTime | RowColumn]:
 
 
 def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
-    """The last time of sessions: no change comes any more of one whose last time and the gap have passed."""
+    """Return the last time of sessions: a session changes no more once its last time plus the gap has passed."""
     session = session_of(node)
     if session is None or (end := _end(session)) is None:
         return {}
@@ -132,7 +135,7 @@ def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
 
 
 def _in_session(session: LogicalSession) -> dict[str, EventTime]:
-    """The end of the session, or the time of the row where it has none."""
+    """Return the end of the session, or the time of the row if rows do not have the end."""
     if session.end is not None:
         return {} if (end := _end(session)) is None else {session.end: end}
     time = event_times(session.input.input).get(session.time)
@@ -140,27 +143,31 @@ def _in_session(session: LogicalSession) -> dict[str, EventTime]:
 
 
 def _end(session: LogicalSession) -> EventTime | None:
-    """When sessions end: what comes and goes is not before that, and what it leaves of a session ends a gap earlier."""
+    """Return the end of sessions.
+
+    A row changes only sessions that end after it. A session that becomes shorter may end a gap before the retracted
+    row.
+    """
     time = event_times(session.input.input).get(session.time)
     short = 0 if only_comes(session) else session.gap
     return time and EventTime(time.origins, "session_end", time.slack + short, short=short)
 
 
 def _of_names(known: Below, names: Iterable[str]) -> dict[str, EventTime | RowColumn]:
-    """What is known of the columns by which rows are put together."""
+    """Return the known facts about the columns by which rows are grouped."""
     found = {name: known[name] for name in names if name in known}
     return {name: each.of_group if isinstance(each, EventTime) else each for name, each in found.items()}
 
 
 def _settled(node: LogicalOver, ahead: int) -> dict[str, EventTime]:
-    """The time by which rows come, whose frames look so far ahead."""
+    """Return the time by which rows arrive, if their frames look `ahead` by so many microseconds."""
     name = str(node.order[0].column)
     time = event_times(node.input.input)[name]
     return {name: replace(time, kind="other", slack=time.slack + ahead, short=0)}
 
 
 def _matched(match: LogicalMatch) -> dict[str, EventTime]:
-    """The times of rows of a match, which comes out when the time is over in which it must be, at the latest."""
+    """Return the times of rows of a match, which is emitted at the latest when the time WITHIN is over."""
     time, within = event_times(match.input.input).get(match.time), match.sought.within
     if time is None or within is None:
         return {}
@@ -192,7 +199,7 @@ def _expanded(node: LogicalExpand) -> dict[str, EventTime]:
     kind: TimeKind = "window_start" if isinstance(array, WindowStarts) else "window_end"
     found = moved(array.this, below, kind, size if kind == "window_start" else 0, size)
     if found is not None and array.this.name.endswith((PANE, PANES)):
-        # A time is in the windows that its pane, or its panes, are in, of which their slack tells already.
+        # The slack of a pane, or of panes, already covers the windows that contain it.
         found = replace(found, slack=found.slack - size)
     return {} if found is None else dict.fromkeys(node.elements, found)
 
@@ -213,7 +220,7 @@ def _joined(join: LogicalJoin) -> dict[str, EventTime]:
 
 
 def _bound(join: LogicalJoin) -> dict[str, EventTime]:
-    """The times of an interval join: a pair comes with the later of its rows, and a pad when it has settled."""
+    """Return the times of an interval join: a pair comes with its later row, a null-padded row when it has settled."""
     left, right = event_times(join.left.input), event_times(join.right.input)
     found: dict[str, EventTime] = {}
     for bounds in time_bounds(join, left.keys(), right.keys()):
@@ -227,7 +234,7 @@ def _bound(join: LogicalJoin) -> dict[str, EventTime]:
 
 
 def _either(node: LogicalNode) -> dict[frozenset[str], EventTime]:
-    """Columns of which a full join pads one at most, with what the other follows: those of equal keys."""
+    """Return columns of equal keys, one of which a full join may pad, with the time that the pair is derived from."""
     while isinstance(node, LogicalFilter):
         node = node.input
     if not isinstance(node, LogicalJoin) or node.kind != "full":
@@ -243,7 +250,7 @@ def _either(node: LogicalNode) -> dict[frozenset[str], EventTime]:
 
 
 def _coalesced(expression: exp.Expr, either: Mapping[frozenset[str], EventTime]) -> EventTime | None:
-    """What COALESCE of the two sides of an equal key follows."""
+    """Return the time from which COALESCE of the two sides of an equal key is derived."""
     node = expression.unnest()
     if not isinstance(node, exp.Coalesce):
         return None
@@ -264,7 +271,7 @@ def _looked_up(node: LogicalLookup) -> dict[str, EventTime]:
 
 
 def _equal_sides(join: LogicalJoin) -> list[tuple[exp.Expr, exp.Expr]]:
-    """The equalities of a join, whether or not they have been taken out of its condition as keys; left before right."""
+    """Return the equalities of a join, left before right, whether or not they have been made its keys."""
     if join.keys:
         return [(key.left, key.right) for key in join.keys]
     left = _known(join.left.input)
@@ -290,7 +297,7 @@ _RULES: Mapping[type[Any], Callable[[Any], Below]] = {
     LogicalProject: _projected,
     LogicalExpand: lambda node: {**_known(node.input), **_expanded(node)},
     LogicalWindow: lambda node: _of_names(_known(node.input), node.partition),
-    # Rows that expire go long after their time.
+    # Expired rows are retracted long after their time.
     LogicalNormalize: lambda node: {} if node.takes_back else _known(node.input.input),
     LogicalTemporalFilter: _in_time,
     LogicalStamp: lambda node: {**_known(node.input.input), node.time: EventTime(frozenset([PROCESSING]), "time")},
@@ -300,4 +307,4 @@ _RULES: Mapping[type[Any], Callable[[Any], Below]] = {
     LogicalLookup: _looked_up,
     LogicalUnion: lambda node: _united([event_times(each) for each in node.inputs]),
 }
-"""What is known of the columns of a node, by its class or its shape."""
+"""Known facts about the columns of a node, by its class or shape."""

@@ -1,4 +1,4 @@
-"""What becomes of rows that expire: they are forgotten, or taken back from all that was made of them."""
+"""What happens to rows that expire: they are dropped silently, or retracted from all that was derived from them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from rowkind.service.plan.tree import inputs
 
 
 def table(node: LogicalNode) -> LogicalScan | None:
-    """The table that an input is, whatever part of its rows; None for any other."""
+    """Return the table that an input reads, even if only some of its rows; None for any other input."""
     node = source(node)
     return node if isinstance(node, LogicalScan) else None
 
 
 def on_expire(query: Query, hint: TtlHint | None, node: LogicalNode) -> OnExpire:
-    """What becomes of the rows of an input: what a hint says, else their table, else the job."""
+    """Return what happens to expired rows of an input, as set by a hint, else by their table, else by the job."""
     said = None if hint is None else hint.on_expire
     scan = table(node)
     return said or (scan and scan.source.on_expire) or query.job.on_expire
 
 
 def all_taken_back(node: LogicalNode) -> bool:
-    """Whether all rows that a node is made of are taken back when they expire, so that it needs no TTL.
+    """Whether all rows from which a node is derived are retracted when they expire, so that it needs no TTL.
 
-    Versions do not expire: the one that is valid at a time is so however old it is.
+    Versions do not expire: the version that is valid at a time stays valid, however old it is.
     """
     if isinstance(node, LogicalNormalize) and node.takes_back:
         return True

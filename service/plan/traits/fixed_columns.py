@@ -1,24 +1,25 @@
 """Fixed columns: which columns have the same value in all rows that ever have the same key.
 
-A unique key identifies at most one row at a time, and the next row with that key may differ in everything else. Here
-it is about all rows that there ever are, those that are taken back included. So it comes from two things only: a row
-of a table that only inserts never changes, and what is computed from fixed columns is fixed. The rules:
+A unique key identifies at most one row at a time, and the next row with that key may differ in everything else. Fixed
+columns are about all rows that ever exist, retracted ones included. They have only two sources: a row of an append
+table never changes, and a value computed from fixed columns is fixed. The rules:
 
     scan            an append table's primary key fixes the whole row, any other column only itself
     filter, rank,   what is fixed below: their rows are those of their input
     normalize
-    project         what is fixed below, and what is computed from that; of a window the end fixes the start
-    expand          what is fixed below, nothing of the elements
+    project         what is fixed below, and what is computed from that; the end of a window fixes its start
+    expand          what is fixed below, but no column of the elements
     inner join      what either side fixes; an equal column of the other side; what the other side fixes by that
-    outer join      what either side fixes, but on a side that is padded only by a key that tells its rows from pads
+    outer join      what either side fixes; on a null-padded side, only if the key distinguishes its rows from
+                    null-padded ones
     semi, anti      what the left side fixes
     aggregate       the group columns that are fixed below
     union           nothing: the same key may come from two inputs
 
-An append table's primary key is a promise of its producer. Two equal rows under one key do no harm. Two different ones
-may be in two shards, and if both change the result in one batch, chance decides which of them a topic's key has at the
-end of it. Where rows are shuffled by that key it is the one that arrived later. In different batches it is the later
-batch, either way; and either way one of the two may leave and take the key with it that the other still has.
+An append table's primary key is a promise of its producer. Two equal rows under one key do no harm. Two different rows
+may be in two shards. If both change the result in one batch, either of them may be the last value of a topic's key; if
+rows are shuffled by that key, it is the one that arrived later. In different batches it is the one of the later batch.
+In any case, a retraction of one of the two may delete the key although the other row still has it.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from rowkind.service.plan.tree import first
 
 
 def fixed_columns(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
-    """The columns that agree, as SQL compares them, in all rows of all times that agree in `key`; those of it too."""
+    """Return the columns that are equal, as SQL compares them, in all rows ever that agree in `key`. It is included."""
     return frozenset(key) | _fixed(node, key)
 
 
 def told(node: LogicalProject, names: AbstractSet[str]) -> frozenset[str]:
-    """The columns of the input that some outputs of a projection tell: as they are, or as the end of their window."""
+    """Return the input columns that some outputs of a projection determine: copied, or as the end of their window."""
     outputs = (moved(node.outputs[name]) for name in names & node.outputs.keys())
     return frozenset(output.name for output in outputs if isinstance(output, exp.Column))
 
@@ -69,12 +70,12 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
             return fixed_columns(node.input.input, key & group) & group
         case LogicalUnion() | LogicalMatch():
             return frozenset()
-    # Which right row a lookup meets may change.
+    # The right row that a lookup finds may change.
     return fixed_columns(first(node), key)
 
 
 def _joined(join: LogicalJoin, key: AbstractSet[str]) -> frozenset[str]:
-    """What both sides fix, each asked again only where the other one has made more of its columns known."""
+    """Return what both sides fix. A side is examined again only if the other one has fixed more of its columns."""
     known = frozenset(key)
     asked: dict[int, frozenset[str]] = {}
     while True:
@@ -90,17 +91,17 @@ def _joined(join: LogicalJoin, key: AbstractSet[str]) -> frozenset[str]:
 
 
 def _of_side(side: LogicalInput, key: frozenset[str], *, padded: bool) -> frozenset[str]:
-    # A pad is NULL in all columns, and so in one that no row of this side is NULL in.
+    # A null-padded row is NULL in all columns, also in a key column that is never NULL in the rows of this side.
     types_ = kept(side)
     tells = not padded or any(not types_[name].nullable for name in key)
     return fixed_columns(side.input, key) if tells else frozenset()
 
 
 def _equal(join: LogicalJoin, known: AbstractSet[str]) -> frozenset[str]:
-    """The columns whose value is that of the join's key, which the other side has fixed."""
+    """Return the columns that are equal to a part of the join's key that the other side has fixed."""
     found: frozenset[str] = frozenset()
     for key in join.keys:
-        # What another part of the key says of a column is no help where this one compares it as DOUBLE.
+        # Each part is examined alone: if it compares a column as DOUBLE, another part on the same column is no help.
         alone = replace(join, keys=(key,))
         for side, given, other in ((join.left, key.right, join.right), (join.right, key.left, join.left)):
             if _follows(given, known, columns(other.input)):
@@ -109,9 +110,9 @@ def _equal(join: LogicalJoin, known: AbstractSet[str]) -> frozenset[str]:
 
 
 def _follows(expression: exp.Expr, known: AbstractSet[str], below: Mapping[str, Type]) -> bool:
-    """Whether an expression has one value if the columns `known` have.
+    """Whether an expression has the same value whenever the columns `known` are equal.
 
-    Of equal values one may not be made another than of the other: 0.0 = -0.0, but they are not the same as text.
+    Equal values may still differ in an expression: 0.0 = -0.0, but the two differ as text.
     """
     bare = expression.unnest()
     if isinstance(bare, exp.Column):

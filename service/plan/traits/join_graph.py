@@ -1,16 +1,17 @@
-"""What is known of inner joins in whichever order they run: which inputs meet by an equality, and how many rows may.
+"""Facts about inner joins in any order: which inputs an equality connects, and how many rows a join may have.
 
-Nobody counts rows here. What a plan knows are unique keys: an input each of whose rows finds at most one row of another
-by an equality, as an order finds its customer, **determines** it. Two things follow. A join of inputs has no more rows
-than those of its inputs together that determine the others, its **grain**: lines joined with their orders and their
-customers are as many as lines. And an input that determines others is taken to have more rows than they have, for that
-is what references are for; how many it determines one behind the other is its height.
+There are no row counts. A plan knows only unique keys. If each row of one input finds at most one row of another by an
+equality, as an order finds its customer, the first input **determines** the second. Two things follow. A join has no
+more rows than those of its inputs together that determine the others, its **grain**: lines joined with their orders and
+their customers are as many as lines. And an input that determines others is assumed to have more rows than they have,
+as references usually do. The length of the longest chain of inputs that it determines is its height.
 
-    JoinSize(inputs=1, heights=(2,), unfiltered=1)    as many rows as one input has, which refers to what refers to
-                                                      others; a condition on one input has yet to be applied
-    JoinSize(inputs=2, …)                             pairs of rows of two inputs, which neither determines: the worst
+    JoinSize(inputs=1, heights=(2,), unfiltered=1)    as many rows as one input, which refers to an input that refers to
+                                                      a third; a condition on one input has yet to be applied
+    JoinSize(inputs=2, …)                             pairs of rows of two inputs that do not determine each other: the
+                                                      worst case
 
-Inputs are numbered, and sets of them are integers, by bits.
+Inputs are numbered, and a set of inputs is an integer used as a bit set.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.unique_keys import UniqueKey
 
 Inputs = int
-"""A set of inputs, by bits."""
+"""A set of inputs, as a bit set."""
 
 
 class JoinSize(NamedTuple):
-    """How many rows some inputs have together, in an order in which more is greater.
+    """How many rows some inputs have together, as a tuple that is greater for more rows.
 
-    That is as many as `inputs` of them have, whose heights these are, the greatest first; `unfiltered` counts the
-    inputs with conditions that are not among them. `grain` are the inputs that determine all.
+    `inputs` is the number of inputs in the grain, and `heights` are their heights, the greatest first. `unfiltered`
+    counts the inputs with conditions that are not joined yet. `grain` is the set of inputs that determine all others.
     """
 
     inputs: int
@@ -52,13 +53,13 @@ class JoinSize(NamedTuple):
 
     @property
     def order(self) -> tuple[int, tuple[int, ...], int]:
-        """What sizes are compared by."""
+        """The values by which sizes are compared."""
         return self[:3]
 
 
 @dataclass(frozen=True)
 class Equality:
-    """An equality between inputs: the columns of each side, and in which inputs they are."""
+    """An equality between inputs: the expression on each side, and the inputs that each side reads."""
 
     sides: tuple[exp.Expr, exp.Expr]
     inputs: tuple[Inputs, Inputs]
@@ -66,7 +67,7 @@ class Equality:
 
 @dataclass(frozen=True)
 class JoinGraph:
-    """The inputs of inner joins, each with its unique keys, and the conditions on pairs of them, as written."""
+    """The inputs of inner joins, each with its unique keys, and the conditions between them, as written."""
 
     nodes: tuple[LogicalNode, ...]
     unique: tuple[frozenset[UniqueKey], ...]
@@ -85,11 +86,11 @@ class JoinGraph:
 
     @cached_property
     def owners(self) -> Mapping[str, Inputs]:
-        """The input that each column is of."""
+        """The input to which each column belongs."""
         return {name: 1 << number for number, node in enumerate(self.nodes) for name in columns(node)}
 
     def inputs_of(self, condition: exp.Expr) -> Inputs:
-        """The inputs that a condition reads."""
+        """Return the inputs that a condition reads."""
         found = 0
         for name in reads(condition):
             found |= self.owners[name]
@@ -114,9 +115,9 @@ class JoinGraph:
 
     @cached_property
     def classes(self) -> tuple[tuple[str, ...], ...]:
-        """Columns that are equal in all rows, each in the order of the inputs: so are others than are written.
+        """Classes of columns that are equal in all rows, in the order of the inputs. They include implied equalities.
 
-        They are of one type, so that what equals the same is equal.
+        The columns of a class have one type, so that equality is transitive.
         """
         found: list[set[str]] = []
         for each in self.conditions:
@@ -131,7 +132,7 @@ class JoinGraph:
         return tuple(tuple(sorted(each, key=order.__getitem__)) for each in found)
 
     def between(self, left: Inputs, right: Inputs) -> tuple[exp.Expr, ...]:
-        """The conditions of a join of some inputs with others: those written, and equalities that follow from them."""
+        """Return the conditions of a join of two sets of inputs: the written ones, and equalities that these imply."""
         both = left | right
         own = [
             each
@@ -146,7 +147,7 @@ class JoinGraph:
         return tuple(own)
 
     def meet(self, left: Inputs, right: Inputs) -> bool:
-        """Whether there is an equality between some inputs and others."""
+        """Whether there is an equality between two sets of inputs."""
         return any(
             (not a & ~left and not b & ~right) or (not b & ~left and not a & ~right)
             for each in self.equalities
@@ -157,7 +158,7 @@ class JoinGraph:
         )
 
     def determined(self, by: Inputs, among: Inputs) -> Inputs:
-        """The inputs of which a row of those in `by` meets one at most, where all `among` are joined."""
+        """Return the inputs of which a row of the inputs `by` finds at most one row each, if all `among` are joined."""
         found, known = by, {name for name, owner in self.owners.items() if owner & by}
         while True:
             known = self._equal(known, among)
@@ -170,7 +171,7 @@ class JoinGraph:
 
     @cached_property
     def heights(self) -> tuple[int, ...]:
-        """How many inputs each determines, one behind the other."""
+        """The height of each input: the length of the longest chain of inputs that it determines."""
         below = [self.determined(1 << number, self.all) for number in range(len(self.nodes))]
 
         def height(number: int) -> int:
@@ -185,7 +186,7 @@ class JoinGraph:
         return sum(1 << number for number, node in enumerate(self.nodes) if _leaves_out(node))
 
     def size(self, inputs: Inputs) -> JoinSize:
-        """How many rows a join of these inputs has."""
+        """Return how many rows a join of these inputs has."""
         if inputs not in self._sizes:
             self._sizes[inputs] = self._sized(inputs)
         return self._sizes[inputs]
@@ -208,13 +209,13 @@ class JoinGraph:
         return one == other and one.orderable and types.family(one) not in (None, "float")
 
     def _columns_of(self, condition: exp.Expr) -> set[str]:
-        """The two columns of an equality, none of any other condition."""
+        """Return the two columns of an equality; none for any other condition."""
         bare = condition.unnest()
         sides = (bare.left.unnest(), bare.right.unnest()) if isinstance(bare, exp.EQ) else ()
         return {each.name for each in sides} if all(isinstance(each, exp.Column) for each in sides) else set()
 
     def _equal(self, known: set[str], among: Inputs) -> set[str]:
-        """The columns that are known if some are."""
+        """Return all columns whose values follow from those of the `known` columns."""
         found = set(known)
         for one in self.classes:
             here = {name for name in one if self.owners[name] & among}
@@ -232,7 +233,7 @@ class JoinGraph:
                 return found
 
     def _is_told(self, given: exp.Expr, column: exp.Column) -> bool:
-        """Whether what equals a column tells its value: not where a number is compared as DOUBLE."""
+        """Whether an expression that equals a column determines its value: not if a number is compared as DOUBLE."""
         of = {types.family(self.types[name]) for name in (*reads(given), column.name)}
         return isinstance(given.unnest(), exp.Column) and (
             "float" not in of or types.family(self.types[column.name]) == "float"
@@ -243,12 +244,12 @@ class JoinGraph:
 
 
 def numbers(inputs: Inputs) -> Sequence[int]:
-    """The numbers of some inputs."""
+    """Return the numbers of the inputs in a set."""
     return [number for number in range(inputs.bit_length()) if inputs >> number & 1]
 
 
 def _leaves_out(node: LogicalNode) -> bool:
-    """Whether a condition on an input leaves out some of its rows."""
+    """Whether a condition on an input removes some of its rows."""
     while isinstance(node, LogicalProject):
         node = node.input
     if isinstance(node, LogicalFilter):

@@ -1,11 +1,10 @@
-"""Monotonic columns: which columns of a row can only grow, or only shrink, while the row is replaced.
+"""Monotonic columns: which columns of a row only grow, or only shrink, while the row is replaced.
 
-Over rows that only come, COUNT and MAX of a group grow and MIN shrinks, and no group ever goes away; so it is with
-MAX and MIN over rows that are replaced by such that have grown, or shrunk, in groups that they stay in. A rank by such
-a column need not remember rows that have fallen out of its range: they come back by themselves, with a better value.
-What depends on nothing but columns that stay as they are is the same for a row and for the one that replaces it: a
-filter passes both or none, and both are in the same windows.
-(Flink's monotonicity, which makes its UpdateFastStrategy possible.)
+Over an append input, COUNT and MAX of a group grow, MIN shrinks, and no group ever disappears. The same is true of MAX
+and MIN over rows whose replacements have grown, or shrunk, if the rows stay in their groups. A rank by such a column
+need not store rows that have fallen out of its range: they come back by themselves, with a better value. An expression
+over columns that stay constant is the same for a row and its replacement: a filter passes both or none, and both are in
+the same windows. (Flink's monotonicity, which makes its UpdateFastStrategy possible.)
 """
 
 from __future__ import annotations
@@ -30,9 +29,10 @@ Direction = Literal["constant", "increasing", "decreasing"]
 
 @dataclass(frozen=True)
 class Monotonic:
-    """Rows that are replaced by `key` and never deleted; `directions` of those columns that are known to have one.
+    """Rows that are replaced by `key` and never deleted; `directions` of the columns that are known to have one.
 
-    `key` is None where it is not among the rows' columns. A column in `from_null` is NULL first and then no more.
+    `key` is None if it is not among the rows' columns. A column in `from_null` is NULL at first, and never again once
+    it has a value.
     """
 
     key: tuple[str, ...] | None
@@ -40,7 +40,7 @@ class Monotonic:
     from_null: frozenset[str]
 
     def improves(self, order: OrderColumn) -> bool:
-        """Whether a row that is replaced never moves to the back by this column of an order."""
+        """Whether a row that is replaced never moves back in this column of an order."""
         direction = self.directions.get(order.column or "")
         if direction == "constant":
             return True
@@ -50,13 +50,13 @@ class Monotonic:
 
 
 def monotonic(node: LogicalNode) -> Monotonic | None:
-    """What is known of a node's rows, None where they may be deleted or have lost their key."""
+    """Return the known facts about a node's rows; None if they may be deleted or have lost their key."""
     known = progress(node)
     return known if known is not None and known.key is not None else None
 
 
 def progress(node: LogicalNode) -> Monotonic | None:
-    """What is known of a node's rows, None where they may be deleted; without a key where they have lost it."""
+    """Return the known facts about a node's rows, without a key if they have lost it; None if they may be deleted."""
     match node:
         case LogicalProject():
             below = progress(node.input)
@@ -76,7 +76,7 @@ def progress(node: LogicalNode) -> Monotonic | None:
 
 
 def grows(call: LogicalAggregateCall, known: Monotonic) -> bool:
-    """Whether an extreme is never lost without a better one, over such rows of which none leaves its group."""
+    """Whether an extreme is never lost without a better one, over rows that never leave their group."""
     if call.filter is not None and known.directions.get(call.filter) != "constant":
         return False
     if isinstance(call.function, PythonFunction):
@@ -86,7 +86,7 @@ def grows(call: LogicalAggregateCall, known: Monotonic) -> bool:
 
 
 def stays_in_groups(node: LogicalAggregate, known: Monotonic) -> bool:
-    """Whether what replaces a row is always in the group that the row was in."""
+    """Whether the replacement of a row is always in the same group as the row."""
     return all(known.directions.get(name) == "constant" for name in node.group)
 
 
@@ -107,7 +107,7 @@ def _of_groups(node: LogicalAggregate) -> Monotonic | None:
 
 
 def _stay(known: Monotonic, *expressions: exp.Expr) -> bool:
-    """Whether expressions have the same value for a row and for the one that replaces it."""
+    """Whether expressions have the same value for a row and its replacement."""
     return all(known.directions.get(name) == "constant" for each in expressions for name in reads(each))
 
 

@@ -1,6 +1,6 @@
-"""Which conditions are never true of a row in which certain columns are NULL.
+"""Null rejection: which conditions are never true for a row in which certain columns are NULL.
 
-Such a condition above an outer join removes its pads, and whatever passes it has no NULL in these columns.
+Such a condition above an outer join removes the null-padded rows, and no row that passes it is NULL in these columns.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ _STRICT = (
     exp.DPipe,
     exp.Concat,
 )
-"""Operations that give NULL as soon as one operand is NULL. (BETWEEN gives NULL or FALSE; as a condition, the same.)"""
+"""Operations that return NULL if any operand is NULL. (BETWEEN returns NULL or FALSE, which are alike in a condition.)
+"""
 
 
 def rejects(condition: exp.Expr, padded: AbstractSet[str]) -> bool:
-    """Whether the condition is never true of a row in which all `padded` columns are NULL."""
+    """Whether the condition is never true for a row in which all `padded` columns are NULL."""
     match condition.unnest():
         case exp.And() as node:
             return rejects(node.left, padded) or rejects(node.right, padded)
@@ -56,7 +57,7 @@ def rejects(condition: exp.Expr, padded: AbstractSet[str]) -> bool:
 
 
 def _null(node: exp.Expr, padded: AbstractSet[str]) -> bool:
-    """Whether the expression is NULL, or as a condition at least not true, where all `padded` columns are NULL."""
+    """Whether the expression is NULL, or as a condition at least not true, if all `padded` columns are NULL."""
     node = node.unnest()
     if isinstance(node, exp.Column):
         return node.name in padded

@@ -1,8 +1,8 @@
-"""How many rows agree in some columns, where that has a limit whatever the rows are.
+"""Limits on how many rows agree in some columns, whatever the rows are.
 
 a unique key within the columns            one
-a unique key, but for a few columns        as many as these have values: BOOLEAN, or c IN ('a', 'b') in a filter
-first rows of each partition               as many as ROW_NUMBER <= n lets through
+a unique key except for some columns       as many as these have values: BOOLEAN, or c IN ('a', 'b') in a filter
+the first rows of each partition           as many as ROW_NUMBER <= n passes
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LARGEST = 4096
 
 
 def has_few_rows(node: LogicalNode, key: AbstractSet[str]) -> bool:
-    """Whether there can never be more than a few thousand rows that agree in the columns `key`."""
+    """Whether at most a few thousand rows can ever agree in the columns `key`."""
     return _most_rows(node, key) <= _LARGEST
 
 
@@ -37,7 +37,7 @@ def _most_rows(node: LogicalNode, key: AbstractSet[str]) -> float:
 
 
 def _ranked(node: LogicalNode, key: AbstractSet[str]) -> float:
-    """How many rows a rank below lets through per partition, where all of `key`'s rows are of one."""
+    """Return how many rows a rank below passes per partition, if all rows of a `key` are in one partition."""
     if isinstance(node, LogicalFilter):
         return _ranked(node.input, key)
     if isinstance(node, LogicalProject):
@@ -49,7 +49,7 @@ def _ranked(node: LogicalNode, key: AbstractSet[str]) -> float:
 
 
 def _most_values(node: LogicalNode, name: str) -> float:
-    """How many different values a column can have."""
+    """Return how many different values a column can have."""
     type_ = columns(node)[name]
     known = 2 + type_.nullable if types.family(type_) == "boolean" else math.inf
     return min(known, _listed(node, name))
@@ -66,7 +66,7 @@ def _listed(node: LogicalNode, name: str) -> float:
             return _most_values(node.input, output.name) if isinstance(output, exp.Column) else math.inf
         case LogicalJoin() | LogicalLookup():
             sides = [side.input for side in node.sides if name in columns(side.input)]
-            # What is padded may be NULL besides.
+            # A null-padded column may also be NULL.
             return 1 + _most_values(sides[0], name)
         case LogicalRank() if name in node.numbers:
             numbered = node.numbers[name] == node.ranking.function and node.ranking.last is not None
@@ -79,7 +79,7 @@ def _listed(node: LogicalNode, name: str) -> float:
 
 
 def _listed_by(condition: exp.Expr, name: str, family: types.Family | None) -> float:
-    """How many values a condition lets through: literals that are compared as what the column is."""
+    """Return how many values a condition passes: literals that are compared in the column's own type family."""
     node = condition.unnest()
     is_column = isinstance(node, exp.In | exp.EQ) and isinstance(node.this.unnest(), exp.Column)
     if not is_column or node.this.unnest().name != name:

@@ -1,7 +1,7 @@
-"""Partitioning: which columns of a node decide in which shard each of its rows is.
+"""Partitioning: which columns of a node determine the shard of each of its rows.
 
-An operator puts a row out where it found it, in the shard of its key. Where the consumer wants the rows by the same
-columns, they need not be shuffled, and the two run in one stage.
+An operator emits a row in the shard where it found it, the shard of its key. If the consumer needs the rows by the same
+columns, they are not shuffled, and the two operators run in one stage.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rowkind.service.plan.tree import sides
 
 @dataclass(frozen=True)
 class KeyPart:
-    """One part of a key: the columns that hold its value, perhaps none any more, and the type that it is hashed as."""
+    """One part of a key: the columns that hold its value, perhaps none any more, and the type as which it is hashed."""
 
     columns: frozenset[str]
     type: Type
@@ -47,7 +47,7 @@ class KeyPart:
 
 @memoized
 def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
-    """The parts of the key by which a node's rows are spread; none for a single shard. None where there is no key."""
+    """Return the parts of the key by which a node's rows are spread: () for a single shard, None if there is no key."""
     match node:
         case LogicalScan() | LogicalUnion():
             return None
@@ -75,10 +75,10 @@ def _stays(node: LogicalTemporalFilter | LogicalStamp) -> bool:
 
 
 def shard_key(node: LogicalUnary) -> tuple[str, ...]:
-    """The columns of the input whose values choose the shard in which an operator finds a row.
+    """Return the columns of the input whose values choose the shard in which an operator finds a row.
 
-    Where the operator asks for no columns and its input is an operator, rows stay where they are: what is left of that
-    operator's key names the rows all the same. Other rows are spread by as much of them as can be part of a key.
+    If the operator asks for no columns and its input is an operator, rows stay in their shards, and the remaining
+    columns of that operator's key identify them. Other rows are spread by all columns that can be part of a key.
     """
     if node.shards_by is not None:
         return node.shards_by
@@ -91,7 +91,7 @@ def shard_key(node: LogicalUnary) -> tuple[str, ...]:
 
 
 def already_partitioned(node: LogicalNode, key: Sequence[tuple[exp.Expr, Type]]) -> bool:
-    """Whether rows with an equal key are all in the shard that the key's hash means."""
+    """Whether all rows with an equal key are in the shard that the key's hash selects."""
     parts = partitioning(node)
     if parts is None or len(parts) != len(key):
         return False
@@ -99,10 +99,10 @@ def already_partitioned(node: LogicalNode, key: Sequence[tuple[exp.Expr, Type]])
 
 
 def together(node: LogicalNode, key: AbstractSet[str]) -> bool:
-    """Whether all rows that ever agree in the columns `key` are in one shard, whichever it is, for good.
+    """Whether all rows that ever agree in the columns `key` are always in one shard, whichever it is.
 
-    That is so if each part of what the last operator is partitioned by is in `key`, or fixed by it. A row with a key
-    then never turns up in another shard, and one task sees all changes under the key in their order.
+    This is so if each part of the last operator's partition key is in `key`, or fixed by it. A row with a key then
+    never appears in another shard, and one task sees all changes under the key in their order.
     """
     if isinstance(node, LogicalCalc):
         return together(node.input, told(node, key) if isinstance(node, LogicalProject) else key)
@@ -111,7 +111,7 @@ def together(node: LogicalNode, key: AbstractSet[str]) -> bool:
 
 
 def _holders(join: LogicalJoin | LogicalLookup, number: int) -> frozenset[str]:
-    """The columns that hold one part of a join's key in every row."""
+    """Return the columns that hold one part of a join's key in every row."""
     key = join.keys[number]
     kind = join.kind if isinstance(join, LogicalJoin) else "left" if join.pads else "inner"
     found = set[str]()
@@ -122,14 +122,14 @@ def _holders(join: LogicalJoin | LogicalLookup, number: int) -> frozenset[str]:
         bare = expression.unnest()
         if kind not in kinds or not isinstance(bare, exp.Column) or bare.name not in key_columns(join, side):
             continue
-        # Rows whose key is NULL are spread by their content, where they are not dropped.
+        # Rows whose key is NULL are either dropped or spread by their content.
         if kind in ("inner", "semi") or key.null_safe or not columns(side.input)[bare.name].nullable:
             found |= {bare.name, *_holders_below(side, number, bare.name)}
     return frozenset(found)
 
 
 def _holders_below(side: LogicalInput, number: int, name: str) -> frozenset[str]:
-    """The columns besides that held this part of the key before, in each row that has come from there."""
+    """Return the other columns that already held this part of the key below, in each row that came from there."""
     below = partitioning(side.input) or ()
     held = below[number].columns if number < len(below) else frozenset[str]()
     return held if name in held else frozenset()

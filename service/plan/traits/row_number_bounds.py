@@ -1,8 +1,8 @@
-"""What conditions say of the number of a row, which is a whole number from 1 on and never NULL.
+"""Bounds that conditions set on a row's number, which is a whole number from 1 on and never NULL.
 
 n <= 3, n BETWEEN 2 AND 3, n IN (1, 3), n <> 1, n < 2 OR n = 5     numbers that are admitted, whatever the row is
 n <= c, n = c + 1, n BETWEEN 1 AND c                               bounded by the row itself
-CASE WHEN n = 1 THEN 'first' ELSE 'other' END                      numbers above 1 are not told apart
+CASE WHEN n = 1 THEN 'first' ELSE 'other' END                      numbers above 1 are not distinguished
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _WHOLE = (exp.DataType.Type.INT, exp.DataType.Type.BIGINT)
 
 
 def admitted(condition: exp.Expr, number: str) -> Ranges | None:
-    """The numbers in column `number` for which a condition is true; None where it is about more, or not understood."""
+    """Return the numbers in column `number` for which a condition is true.
+
+    None if the condition reads other columns, or is not understood.
+    """
     node = condition.unnest()
     match node:
         case exp.And() | exp.Or():
@@ -59,13 +62,16 @@ def admitted(condition: exp.Expr, number: str) -> Ranges | None:
 
 
 def intersection(left: Ranges, right: Ranges) -> Ranges:
-    """The numbers in both."""
+    """Return the numbers in both."""
     pairs = ((max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right)
     return tuple(sorted(pair for pair in pairs if pair[0] <= pair[1]))
 
 
 def told_apart(expression: exp.Expr, number: str) -> float:
-    """The largest number in column `number` that makes a difference to an expression; infinity where all may."""
+    """Return the largest number in column `number` that an expression distinguishes from larger ones.
+
+    It is infinity if the expression may distinguish all numbers.
+    """
     largest = 0.0
     for column in expression.find_all(exp.Column):
         if column.name != number:
@@ -84,7 +90,7 @@ def told_apart(expression: exp.Expr, number: str) -> float:
 
 
 def _cases(node: exp.Case, number: str) -> Ranges | None:
-    """The numbers that CASE n WHEN … looks for."""
+    """Return the numbers for which CASE n WHEN … has a branch."""
     if node.this is None or not _is_number(node.this, number):
         return None
     values = [each.this for each in node.args["ifs"]]
@@ -92,7 +98,7 @@ def _cases(node: exp.Case, number: str) -> Ranges | None:
 
 
 def row_bound(condition: exp.Expr, numbers: AbstractSet[str]) -> exp.Expr | None:
-    """What bounds one of these numbers from above, if a condition does that by what else the row has."""
+    """Return the upper bound of one of these numbers, if a condition bounds it by the row's other columns."""
     node = condition.unnest()
     found: exp.Expr | None = None
     if isinstance(node, exp.Between) and _is_one(node.this, numbers):
@@ -114,7 +120,7 @@ def _is_number(node: exp.Expr, number: str) -> bool:
 
 
 def _range(kind: type[exp.Expr], node: exp.Expr) -> Ranges | None:
-    """The numbers that stand in a relation to a constant."""
+    """Return the numbers that satisfy a comparison with a constant."""
     limit = _constant(node)
     if limit is None:
         return None
@@ -151,7 +157,7 @@ def _others(ranges: Ranges) -> Ranges:
 
 
 def _constant(node: exp.Expr) -> Fraction | None:
-    """The value of an expression of literals, None for what is none or may overflow."""
+    """Return the value of an expression of literals; None if it is not constant or may overflow."""
     node = node.unnest()
     value: Fraction | None = None
     match node:

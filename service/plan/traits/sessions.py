@@ -1,4 +1,4 @@
-"""Sessions, and aggregates over them: what is known of their groups because the rows of one are those of a session."""
+"""Sessions and aggregates over them: facts about groups whose rows are those of a session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowkind.service.plan.traits.changelog_modes import produced
 
 
 def session_of(node: LogicalAggregate) -> LogicalSession | None:
-    """The sessions that the groups of an aggregate are, where it has their last times (`sql.session_ends`)."""
+    """Return the sessions that form the groups of an aggregate, if it has their last times (`sql.session_ends`)."""
     below = node.input.input
     while isinstance(below, LogicalFilter | LogicalProject):
         below = below.input
@@ -18,15 +18,15 @@ def session_of(node: LogicalAggregate) -> LogicalSession | None:
 
 
 def only_comes(session: LogicalSession) -> bool:
-    """Whether no row of a session goes, which may then become longer, and never shorter."""
+    """Whether no row of a session is retracted, so that it may become longer but never shorter."""
     return produced(session.input.input) == "append"
 
 
 def only_merges(node: LogicalAggregate) -> bool:
-    """Whether a group loses no row but all of its rows together.
+    """Whether a group never loses a single row, only all of its rows together.
 
-    So it is with sessions of rows that only come: one becomes a part of another, and never two. Not where rows expire
-    one by one, or where a filter could drop a part of a session that moves.
+    This is so for sessions of an append input: a session may merge into another, but never splits. It is not so if rows
+    expire one by one, or if a filter could drop a part of a session whose start moves.
     """
     session = session_of(node)
     if session is None or session.input.ttl_ms is not None or not only_comes(session):

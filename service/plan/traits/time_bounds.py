@@ -1,43 +1,43 @@
-"""Time bounds of a join: how far apart the times of a pair may lie, and what follows for its rows.
+"""Time bounds of a join: how far apart the times of a pair may be, and what follows for its rows.
 
     b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '10' MINUTE       earliest -5 min, latest 10 min
     a.ts < b.ts + INTERVAL '1' HOUR                                              earliest -1 hour, exclusive
     a.ts = b.ts                                                                  both 0
     CAST(b.ts AS DATE) = a.day                                                   earliest 0, latest a day, exclusive
 
-A join whose conditions bound the time of one side by that of the other is an **interval join**. It is the ordinary
-join; only, its rows need not be kept for ever, and of a row without a match it is known at some time that it will have
-none.
+A join whose conditions bound the time of one side by that of the other is an **interval join**. It is an ordinary join,
+but its rows need not be kept indefinitely, and at some time it is certain that an unmatched row has no match to come.
 
-Let W be the watermark of both sides' tables, a and b the times of a left and a right row, in microseconds, and let them
-match only if
+Let W be the watermark of the tables of both sides, and a and b the times of a left and a right row, in microseconds.
+The two rows match only if
 
     a + e <= b <= a + l
 
-A column may lie behind the watermark: no row of a side comes any more, but late, whose time is before W - s, with the
-slacks s_a and s_b (`traits.event_times`). So a row a has no on-time match to come once W > a + l + s_b. Until then it
-is taken in, however late it is itself, and of course as long as it is on time itself. That is, a change of it is
+A column may be behind the watermark: no further row of a side, unless it is late, has a time before W - s, where s is
+the slack s_a or s_b (`traits.event_times`). So a row a has no further on-time match once W > a + l + s_b. Until then it
+is accepted, however late it is itself, and it is always accepted while it is itself on time. That is, a change of a is
 **late** once
 
     W > a + L_a,    L_a = max(s_a, l + s_b)             and mirrored    W > b + L_b,    L_b = max(s_b, s_a - e)
 
-A row must meet every change of the other side that is not late. Such a b is at most a + l, and comes while
-W <= b + L_b. So no match of a comes or goes any more, and it **settles**, once
+A row must meet every change of the other side that is not late. Such a b is at most a + l, and arrives as long as
+W <= b + L_b. So no match of a is inserted or retracted any more (it has **settled**) once
 
     W > a + S_a,    S_a = max(L_a, l + L_b)             and mirrored    W > b + S_b,    S_b = max(L_b, L_a - e)
 
-and then it need not be **kept**, if nobody counts its matches. Where somebody does, because a row without a match is
-padded, or let through, or not, a match that is not there any more would be forgotten while others still come and go: a
-row must be kept until all rows have settled that it may match. Those a that b matches are at most b - e, so
+From then on the row need not be **kept**, if matches are not counted. They are counted if a row without a match is
+null-padded, or emitted, or dropped. Then evicting a row would lose a match of a row whose other matches still change.
+So a row must be kept until all rows that it may match have settled. The rows a that b matches are at most b - e, so
 
-    K_b = max(S_b, S_a - e)  where left rows are padded or asked    K_a = max(S_a, l + S_b)  where right rows are padded
+    K_b = max(S_b, S_a - e)  if left rows are padded or filtered    K_a = max(S_a, l + S_b)  if right rows are padded
 
-and S elsewhere. (Without slack, e <= 0 <= l, and d = l - e: S is d for both, and K is d and as much again as the bound
-of the one that settles.)
+and K = S otherwise. (Without slack, and with e <= 0 <= l and d = l - e: S is d for both sides, K_b is d - e, and K_a is
+d + l.)
 
-Where only one bound is there, an earliest one, a left row has matches to come for ever. It is late when it is late by
-itself, L_a = s_a, it never settles, and it is kept for ever. A right row settles all the same, as left rows do not come
-late. Mirrored with a latest one. Where the matches of the rows that never settle are counted, nothing is let go of.
+If there is only an earliest bound, a left row may find matches indefinitely. It is late only by its own slack, so
+L_a = s_a. It never settles, and it is kept indefinitely. A right row still settles, because left rows do not come late.
+The same applies, mirrored, to a latest bound alone. If the matches of rows that never settle are counted, no row is
+evicted.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ _MONTH = (28 * DAY, 31 * DAY)
 
 @dataclass(frozen=True)
 class Stay:
-    """What a watermark does to the rows of one side when it has passed their time by more than so many microseconds.
+    """The effects of a watermark on rows of one side, once it has passed their time by so many microseconds.
 
-    They are `late`, they have `settled`, and they are not `kept` any more; None for never.
+    Changes are then `late`, rows have `settled`, and rows are no longer `kept`. None means never.
     """
 
     late: int
@@ -82,7 +82,7 @@ class Stay:
 
 
 def time_bounds(join: LogicalJoin, left: AbstractSet[str], right: AbstractSet[str]) -> tuple[TimeBounds, ...]:
-    """The bounds between these columns of the two sides that conditions and keys set, the tightest first."""
+    """Return the bounds that conditions and keys set between these columns of the two sides, the tightest first."""
     found: dict[tuple[str, str], TimeBounds] = {}
     keys = (exp.EQ(this=key.left, expression=key.right) for key in join.keys if not key.null_safe)
     for each in (*join.condition, *keys):
@@ -93,7 +93,7 @@ def time_bounds(join: LogicalJoin, left: AbstractSet[str], right: AbstractSet[st
 
 
 def stays_of(join: LogicalJoin, bounds: TimeBounds, slacks: tuple[int, int]) -> tuple[Stay, Stay]:
-    """What a watermark does to left and right rows, whose times lie behind it by as much as `slacks`."""
+    """Return the effects of a watermark on left and right rows, whose times may be before it by `slacks`."""
     s_a, s_b = slacks
     earliest, latest = bounds.earliest, bounds.latest
     late_a = s_a if latest is None else max(s_a, latest + s_b)
@@ -115,7 +115,7 @@ def _width(bounds: TimeBounds) -> tuple[bool, int]:
 
 
 def _compared(node: exp.Expr, left: AbstractSet[str], right: AbstractSet[str]) -> Iterator[TimeBounds]:
-    """What one condition says of how far apart the times are."""
+    """Yield the bounds that one condition sets on how far apart the times are."""
     if isinstance(node, exp.Between):
         low, high = node.args["low"], node.args["high"]
         yield from _ordered(node.this, exp.GTE, low, left, right)
@@ -144,7 +144,7 @@ def _ordered(
 
 @dataclass(frozen=True)
 class _Time:
-    """A time that lies between a column's and `low`, and it and `high` microseconds."""
+    """A time between a column's value plus `low` and plus `high`, in microseconds."""
 
     column: str
     low: int = 0
@@ -152,7 +152,7 @@ class _Time:
 
     @classmethod
     def of(cls, node: exp.Expr) -> _Time | None:
-        """The time that an expression is; None for any other."""
+        """Return the time that an expression computes; None for any other expression."""
         node = node.unnest()
         match node:
             case exp.Column():

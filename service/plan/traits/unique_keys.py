@@ -1,22 +1,22 @@
-"""Unique keys: which columns identify at most one live row of what a node emits.
+"""Unique keys: which columns identify at most one live row of a node's output.
 
-They decide how an operator keeps its input, by which key a sink may replace rows, and what explain shows. The rules:
+They decide how an operator stores its input, by which key a sink may replace rows, and what explain shows. The rules:
 
     scan            the primary key
     filter          those below
-    project         those whose columns are all selected, as they are or, of times, so much later or earlier
-    expand          those below, each with the element's place, the key of a map, or an element that is there once
-    join            those of a side each of whose rows matches at most one row of the other side; else one of each side
-                    together. An inner join's equal columns stand for each other.
-    outer join      as above, as far as a pad's NULLs cannot be mistaken for another row
+    project         those whose columns are all selected, as they are or, for times, shifted by a fixed length
+    expand          those below, each with the element's place, the key of a map, or an element that occurs once
+    join            those of a side if each of its rows matches at most one row of the other side; else one of each side
+                    together. The equal columns of an inner join stand in for each other.
+    outer join      as above, unless the NULLs of a null-padded row could be mistaken for another row
     semi, anti,     those of the left side
     mark
-    lookup          those of the left side where each of its rows meets one; else one of each side together
-    aggregate       the group columns, or fewer of them that were unique before; none at all without GROUP BY: one row;
-                    of where a window begins and where it ends one is enough
+    lookup          those of the left side if each of its rows finds at most one; else one of each side together
+    aggregate       the group columns, or fewer of them that were unique below; without GROUP BY the empty key, as there
+                    is one row; of a window's start and end, one is enough
     session         those below
-    rank            those below; with ROW_NUMBER also partition and number, or the partition alone where one row is
-                    kept; of where a window begins and where it ends one is enough
+    rank            those below; with ROW_NUMBER also partition and number, or the partition alone if one row is
+                    kept; of a window's start and end, one is enough
     union           none: the same key may come from two inputs
 """
 
@@ -46,12 +46,12 @@ from rowkind.service.plan.tree import first, rule_for
 UniqueKey = frozenset[str]
 _MOST = 16
 _MOST_VARIANTS = 256
-"""How many keys are looked at that differ only in which of some equal columns they name: each pair doubles them."""
+"""How many keys are considered that differ only in which of several equal columns they name. Each pair doubles them."""
 
 
 @memoized
 def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
-    """The minimal unique keys that can be inferred."""
+    """Return the minimal unique keys that can be inferred."""
     rule = rule_for(node, _RULES)
     if isinstance(node, LogicalUnary) and node.has_one_row:
         return frozenset([frozenset()])
@@ -59,7 +59,7 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
 
 
 def in_order(keys: Iterable[UniqueKey], node: LogicalNode) -> tuple[tuple[str, ...], ...]:
-    """Unique keys with their columns in the node's order, the shortest key first."""
+    """Return unique keys with their columns in the node's order, the shortest key first."""
     order = {name: number for number, name in enumerate(columns(node))}
     return tuple(
         sorted(
@@ -70,9 +70,9 @@ def in_order(keys: Iterable[UniqueKey], node: LogicalNode) -> tuple[tuple[str, .
 
 
 def key_columns(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> UniqueKey:
-    """The columns of one side that the join's key determines: those that stand in it bare.
+    """Return the columns of one side that the join's key determines: those that are a part of it as they are.
 
-    Not so a number that is compared as DOUBLE, which may be the same for two of them.
+    A number that is compared as DOUBLE is not one of them: two different numbers may be equal as DOUBLE.
     """
     below = columns(side.input)
     return frozenset(
@@ -89,7 +89,7 @@ def matches_one(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
 
 
 def meets_one(lookup: LogicalLookup) -> bool:
-    """Whether each left row meets one right row at most; its equalities may not be keys yet."""
+    """Whether each left row finds at most one right row. The equalities need not be keys yet."""
     below = by_name(columns(lookup.left.input) | (theirs := columns(lookup.right.input)))
     bare = set()
     for each in lookup.condition:
@@ -102,7 +102,7 @@ def meets_one(lookup: LogicalLookup) -> bool:
 
 
 def keeps_key(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
-    """Whether no update of a row, as known by its unique key, moves it to another key of the join."""
+    """Whether no update of a row, as identified by its unique key, moves it to another key of the join."""
     unique = frozenset[str]().union(*unique_keys(side.input))
     return all(reads(key.left if side is join.left else key.right) <= unique for key in join.keys)
 
@@ -147,7 +147,7 @@ def _matched(node: LogicalMatch) -> frozenset[UniqueKey]:
 
 def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:
     found = set(unique_keys(node.input.input))
-    # Where a partition is spread over shards, each of them has numbers of its own.
+    # If a partition is spread over shards, each shard has its own numbers.
     if node.ranking.function == "row_number" and node.input.spread == 1:
         partitions = map(frozenset, product(*telling(node.input.input, node.partition)))
         if node.ranking.first == node.ranking.last:
@@ -175,7 +175,8 @@ def _joined(node: LogicalJoin) -> frozenset[UniqueKey]:
     required = {name for side in node.sides for name, type_ in columns(side.input).items() if not type_.nullable}
     for a in left:
         for b in right:
-            # In a FULL JOIN, a pad on either side must differ from every row, so one key needs a column without NULL.
+            # In a FULL JOIN, a null-padded row of either side must differ from every row, so one key needs a column
+            # that is never NULL.
             if node.kind != "full" or ((a | b) & required):
                 found.add(a | b)
     if node.kind == "inner":
@@ -188,7 +189,7 @@ def _with_equal_columns(node: LogicalJoin, keys: set[UniqueKey]) -> set[UniqueKe
     for key in node.keys:
         if len(more) > _MOST_VARIANTS:
             break
-        # What another part of the key says of a column is no help where this one compares it as DOUBLE.
+        # Each part is examined alone: if it compares a column as DOUBLE, another part on the same column is no help.
         alone = replace(node, keys=(key,))
         pair = (key.left.unnest().name, key.right.unnest().name)
         if (key_columns(alone, node.left) | key_columns(alone, node.right)).issuperset(pair):
@@ -198,7 +199,7 @@ def _with_equal_columns(node: LogicalJoin, keys: set[UniqueKey]) -> set[UniqueKe
 
 
 def _minimal(keys: Iterable[UniqueKey]) -> frozenset[UniqueKey]:
-    """Keys that contain no other one; a handful, the shortest."""
+    """Return the keys that contain no other key: at most `_MOST`, the shortest."""
     kept: list[UniqueKey] = []
     for key in sorted(set(keys), key=lambda each: (len(each), sorted(each))):
         if not any(other <= key for other in kept):
@@ -217,4 +218,4 @@ _RULES: Mapping[type[Any], Callable[[Any], frozenset[UniqueKey]]] = {
     LogicalMatch: _matched,
     LogicalUnion: lambda _: frozenset(),
 }
-"""The keys of nodes that do not have those of their first input."""
+"""Rules for nodes that do not have the unique keys of their first input."""

@@ -1,4 +1,4 @@
-"""An aggregate of the logical plan as one of the physical plan."""
+"""Translation of an aggregate to a physical node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshe
 def aggregate(
     nodes: Nodes, aggregate: LogicalAggregate, top: LogicalNode, edge: Edge, record: str
 ) -> PhysicalAggregate:
-    """The physical node of an aggregate; its calc leads to where `edge` says."""
+    """Return the physical node of an aggregate, whose calc produces `edge`."""
     side, below = aggregate.input, columns(aggregate.input.input)
     key = tuple((resolved(name), below[name], True) for name in aggregate.group)
     again = refreshes(side, edge)

@@ -1,4 +1,4 @@
-"""What each task does to the rows of an operator before they are shuffled, or before many are made of few."""
+"""The local step of an aggregate or a rank: what each task does to its rows before they are shuffled or expanded."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rowkind.service.physical.node import PhysicalNode, PhysicalScan, PhysicalUn
 
 
 def with_first_step(node: PhysicalNode, step: Aggregation | LocalTopK) -> PhysicalNode:
-    """The input of an aggregate or a rank with what is done to its rows before they are shuffled, if they are."""
+    """Return the input of an aggregate or a rank with the local step, if its rows are shuffled or expanded."""
     if isinstance(node, PhysicalUnion):
         return replace(node, inputs=tuple(with_first_step(each, step) for each in node.inputs))
-    # What is not shuffled is added up by the operator itself, but not before each row has become many.
+    # The operator itself aggregates rows that are not shuffled, unless an expand multiplies them first.
     if not isinstance(node, PhysicalScan) and node.fused and not node.calc.expands:
         return node
     return replace(node, calc=replace(node.calc, partial=step))

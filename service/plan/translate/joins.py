@@ -1,4 +1,4 @@
-"""A join of the logical plan as one of the physical plan, with the facts that a NOT IN needs."""
+"""Translation of a join to a physical node, with the facts that a NOT IN needs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TIMES = ("timestamp", "local", "date")
 
 
 def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: str) -> PhysicalJoin:
-    """The physical node of a join; its calc leads to where `edge` says."""
+    """Return the physical node of a join, whose calc produces `edge`."""
     left = _join_side(nodes, join, join.left, 0, edge)
     right = _join_side(nodes, join, join.right, 1, edge)
     both = left.calc.output.concat(right.calc.output)
@@ -70,20 +70,20 @@ def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: 
 
 
 def _kept(side: LogicalInput, node: PhysicalNode, other: PhysicalNode) -> PhysicalInput:
-    """What becomes of the rows of an input: made anew they can be only in the stage of the join below."""
+    """Return how an input is stored. Its rows can be recomputed only if the join below runs in the same stage."""
     state, (below, *united) = input_state(side), without_unions(node)
     here = max(level(each) + (not fused(each)) for each in without_unions(node, other))
     return replace(state, remade=state.remade and not united and fused(below) and level(below) == here)
 
 
 def _near(join: LogicalJoin) -> TimeBounds | None:
-    """How far apart its condition lets the times of a pair lie; the key needs nobody to say so."""
+    """Return how far apart the condition lets the times of a pair be. Times in the key are equal anyway."""
     left, right = ({name for name, type_ in carried(side).items() if family(type_) in _TIMES} for side in join.sides)
     return next(iter(time_bounds(replace(join, keys=()), left, right)), None)
 
 
 def _join_side(nodes: Nodes, join: LogicalJoin, side: LogicalInput, number: int, above: Edge) -> PhysicalNode:
-    # Nothing that an anti join emits is made of right rows.
+    # No output of an anti join is derived from right rows.
     made_of_it = number == 0 or join.kind not in ("anti", "not in")
     edge = Edge(
         types=carried(side),
@@ -100,7 +100,7 @@ def _join_side(nodes: Nodes, join: LogicalJoin, side: LogicalInput, number: int,
 
 
 def _facts(nodes: Nodes, join: LogicalJoin) -> tuple[PhysicalNode, ...]:
-    """What a NOT IN must know of its right side as a whole: whether it has a row, and whether one is NULL."""
+    """Return the facts about the right side that a NOT IN needs: whether it has a row, and whether one is NULL."""
     (key,) = join.keys
     null = exp.Is(this=key.right.copy(), expression=exp.Null())
     about = ((join.right.input, NOT_EMPTY), (LogicalFilter(join.right.input, (null,)), HAS_NULL))

@@ -1,4 +1,4 @@
-"""A lookup of the logical plan as one of the physical plan."""
+"""Translation of a lookup to a physical node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, na
 
 
 def lookup(nodes: Nodes, lookup: LogicalLookup, top: LogicalNode, edge: Edge, record: str) -> PhysicalLookup:
-    """The physical node of a lookup; its calc leads to where `edge` says."""
+    """Return the physical node of a lookup, whose calc produces `edge`."""
     left, right = _side(nodes, lookup, lookup.left, 0, edge), _side(nodes, lookup, lookup.right, 1, edge)
     schema = left.calc.output.concat(right.calc.output)
     return PhysicalLookup(
@@ -34,7 +34,7 @@ def lookup(nodes: Nodes, lookup: LogicalLookup, top: LogicalNode, edge: Edge, re
 
 def _side(nodes: Nodes, lookup: LogicalLookup, side: LogicalInput, number: int, above: Edge) -> PhysicalNode:
     by_key = number == 1 and lookup.match is None
-    # The old row of an update says nothing of versions.
+    # Versions do not need the old row of an update.
     needs_before = not keeps_key(lookup, side) if by_key else not (number == 1 and _has_versions(lookup))
     edge = Edge(
         types=carried(side),
@@ -44,10 +44,10 @@ def _side(nodes: Nodes, lookup: LogicalLookup, side: LogicalInput, number: int, 
         padded=number == 1 and lookup.pads,
         side=number,
         needs_before=needs_before,
-        # What a left row has met is not revised, and so not by a row that is written again.
+        # A lookup result is never revised, so TTL refreshes of the right side are not propagated.
         refreshes=side.ttl_ms is not None if by_key else refreshes(side, above),
         arrival=side.arrival,
-        # Where nothing passes the versions, a delete by key may end them where they begin.
+        # If no watermark passes the versions, a delete by key may end a version at the time at which it begins.
         times_deletes=number == 1 and _has_versions(lookup) and lookup.left.closing is not None,
     )
     return nodes.input(side, edge)

@@ -1,4 +1,4 @@
-"""What the translation of every kind of node is made of."""
+"""Helpers that the translations of all kinds of nodes share."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ from rowkind.service.plan.tree import sides
 
 
 class Nodes(Protocol):
-    """The walk over a plan, as what translates one kind of node needs it."""
+    """The walk over a plan, as the translation of one kind of node needs it."""
 
     on_error: OnError
 
     def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> PhysicalNode:
-        """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
+        """Return the physical node for `top` with everything below it; its calc produces `edge`."""
         ...
 
     def input(self, side: LogicalInput, edge: Edge) -> PhysicalNode:
-        """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
+        """Return the node that feeds an operator, in the operator's stage if nothing needs to be shuffled."""
         ...
 
     def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str) -> Calc:
-        """The calc above a node whose columns are `below`."""
+        """Return the calc above a node whose columns are `below`."""
         ...
 
     def name(self, word: str, node: LogicalNode) -> str:
-        """The name of a node, beginning with this word."""
+        """Return the name of a node, beginning with this word."""
         ...
 
 
 def named(record: Record) -> Columns:
-    """The columns of a record, by the names that the plan has for them."""
+    """Return the columns of a record, by the names that the plan has for them."""
     return {each.name: (each.name, each.type) for each in record.fields}
 
 
 def carried(side: LogicalInput) -> Mapping[str, Type]:
-    """The columns of an input that its operator carries."""
+    """Return the columns of an input that its operator carries."""
     below = columns(side.input)
     return {name: below[name] for name in side.carried}
 
 
 def input_state(side: LogicalInput) -> PhysicalInput:
-    """What the plan chose for the state of an input."""
+    """Return how the state of an input is stored, as the plan chose it."""
     scan = bare_scan(side.input)
     if scan is None:
         return PhysicalInput(side.layout, side.ttl_ms, by_seq=False, closing=side.closing, remade=side.remade)
@@ -72,7 +72,7 @@ def input_state(side: LogicalInput) -> PhysicalInput:
 
 
 def salt(side: LogicalInput) -> Salt | None:
-    """How the rows of one key are dealt out over shards; None where they are in one."""
+    """Return how the rows of one key are spread over shards; None if they are in one shard."""
     if side.copies > 1:
         return Salt(side.copies, "copies")
     if side.spread > 1:
@@ -81,28 +81,28 @@ def salt(side: LogicalInput) -> Salt | None:
 
 
 def salts(node: LogicalJoin | LogicalRank) -> tuple[str, ...]:
-    """What the partition key of a node has besides, where rows of one key are in several shards."""
+    """Return the extra part of a node's partition key, if rows of one key are in several shards."""
     return ("salt",) if any(side.spread > 1 for side in sides(node)) else ()
 
 
 def refreshes(side: LogicalInput, edge: Edge) -> bool:
-    """Whether an operator must be told of rows of this side that are written again; `edge` leads on from it."""
+    """Whether an operator must receive TTL refreshes of this side. `edge` leads from it to its consumer."""
     return side.ttl_ms is not None or edge.refreshes
 
 
 def traits(node: LogicalNode, partition_key: tuple[str, ...], needs_before: bool) -> Traits:
-    """What the plan knows of what leaves a node."""
+    """Return the traits of the rows that a node emits."""
     keys = in_order(unique_keys(node), node)
     return Traits(produced(node), keys, keys[0] if keys else (), partition_key, needs_before)
 
 
 def shown(expressions: Iterable[exp.Expr]) -> tuple[str, ...]:
-    """Expressions as the user wrote them."""
+    """Return expressions as the user wrote them."""
     return tuple(map(show, expressions))
 
 
 def ordered(order: OrderColumn) -> str:
-    """One column of an ORDER BY, as the user wrote it."""
+    """Return one column of an ORDER BY, as the user wrote it."""
     column = "arrival" if order.column is None else show(resolved(order.column))
     nulls = (
         ""

@@ -1,4 +1,4 @@
-"""A Normalize and a single row of the logical plan, as in the physical plan."""
+"""Translation of a Normalize and of a single row to physical nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, na
 def normalize(
     nodes: Nodes, normalize: LogicalNormalize, top: LogicalNode, edge: Edge, record: str
 ) -> PhysicalNormalize:
-    """The physical node of a Normalize; its calc leads to where `edge` says."""
+    """Return the physical node of a Normalize, whose calc produces `edge`."""
     side, below = normalize.input, columns(normalize.input.input)
     key = shard_key(normalize)
     given = Edge(
@@ -43,7 +43,7 @@ def normalize(
 
 
 def single_row(nodes: Nodes, single: LogicalSingleRow, top: LogicalNode, edge: Edge, record: str) -> PhysicalSingleRow:
-    """The physical node of a single row; its calc leads to where `edge` says."""
+    """Return the physical node of a single row, whose calc produces `edge`."""
     side = single.input
     node = nodes.input(side, Edge(types=carried(side), key=(), refreshes=refreshes(side, edge)))
     schema = node.calc.output

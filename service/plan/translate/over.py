@@ -1,4 +1,4 @@
-"""OVER with an order of the logical plan, as in the physical plan."""
+"""Translation of OVER with an order to a physical node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered,
 
 
 def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: str) -> PhysicalOver:
-    """The physical node of an Over; its calc leads to where `edge` says."""
+    """Return the physical node of an Over, whose calc produces `edge`."""
     side, below = over.input, columns(over.input.input)
     given = Edge(
         types=carried(side),

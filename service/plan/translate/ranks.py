@@ -1,4 +1,4 @@
-"""A rank of the logical plan as one of the physical plan."""
+"""Translation of a rank to a physical node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rowkind.service.plan.translate.nodes import (
 
 
 def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: str) -> PhysicalRank:
-    """The physical node of a rank; its calc leads to where `edge` says."""
+    """Return the physical node of a rank, whose calc produces `edge`."""
     side, below = rank.input, columns(rank.input.input)
     given = Edge(
         types=carried(side),
@@ -65,9 +65,10 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
 
 
 def _has_local_top_k(rank: LogicalRank) -> bool:
-    """Whether what cannot reach a rank's range within a batch cannot reach it at all.
+    """Whether a row that cannot reach a rank's range within its batch cannot reach it at all.
 
-    A group that has expired begins again: its row gets worse, which must take the old one's place.
+    That does not apply to groups that expire: a group that begins again has a worse row, which must replace the old
+    one.
     """
     below = base(rank.input.input)
     return rank.ranking.strategy == "append" or (

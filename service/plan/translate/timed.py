@@ -1,4 +1,4 @@
-"""What goes by time in a logical plan, as in the physical plan: sessions, temporal filters and stamps."""
+"""Translation of sessions, temporal filters and stamps to physical nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered,
 
 
 def session(nodes: Nodes, session: LogicalSession, top: LogicalNode, edge: Edge, record: str) -> PhysicalSession:
-    """The physical node of a session; its calc leads to where `edge` says."""
+    """Return the physical node of a session, whose calc produces `edge`."""
     side, below = session.input, columns(session.input.input)
     given = Edge(
         types=carried(side),
@@ -50,7 +50,7 @@ def session(nodes: Nodes, session: LogicalSession, top: LogicalNode, edge: Edge,
 def temporal_filter(
     nodes: Nodes, passing: LogicalTemporalFilter, top: LogicalNode, edge: Edge, record: str
 ) -> PhysicalTemporalFilter:
-    """The physical node of a temporal filter; its calc leads to where `edge` says."""
+    """Return the physical node of a temporal filter, whose calc produces `edge`."""
     node, by = _anywhere(nodes, passing, edge)
     schema = node.calc.output
     return PhysicalTemporalFilter(
@@ -70,7 +70,7 @@ def temporal_filter(
 
 
 def stamp(nodes: Nodes, stamp: LogicalStamp, top: LogicalNode, edge: Edge, record: str) -> PhysicalStamp:
-    """The physical node of a stamp; its calc leads to where `edge` says."""
+    """Return the physical node of a stamp, whose calc produces `edge`."""
     node, by = _anywhere(nodes, stamp, edge)
     schema = node.calc.output.concat(record_of("Row", {stamp.time: TIMESTAMP}))
     return PhysicalStamp(
@@ -85,9 +85,9 @@ def stamp(nodes: Nodes, stamp: LogicalStamp, top: LogicalNode, edge: Edge, recor
 def _anywhere(
     nodes: Nodes, node: LogicalTemporalFilter | LogicalStamp, edge: Edge
 ) -> tuple[PhysicalNode, tuple[str, ...]]:
-    """The input of a node that does not ask for keys, and by what its rows are spread.
+    """Return the input of a node that needs no key, and the columns by which its rows are spread.
 
-    They are found again in the shard in which they came, so that those of an operator stay where they are.
+    Rows are found again in the shard in which they arrived, so the rows of an operator below stay in their shards.
     """
     side, below, key = node.input, columns(node.input.input), shard_key(node)
     given = Edge(

@@ -1,7 +1,7 @@
-"""The logical plan as a physical one.
+"""Translation of the logical plan to a physical plan.
 
-Filters and projections are merged into the calc of the node below them, names of the plan become records of edges,
-expressions become DuckDB SQL, and there is an exchange where the partitioning changes.
+Filters and projections are merged into the calc of the node below them. Names of the plan become records of edges, and
+expressions become DuckDB SQL. There is an exchange wherever the partitioning changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rowkind.service.plan.translate.nodes import traits
 
 
 def translate(query: Query) -> PhysicalSink:
-    """The physical plan. Raises Refusal for an expression that cannot be translated."""
+    """Return the physical plan. Raises Refusal for an expression that cannot be translated."""
     sink, result = query.sink, columns(query.root)
     key_record = record_of(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
     top, sub_key = _in_order(query)
@@ -66,7 +66,7 @@ def translate(query: Query) -> PhysicalSink:
 
 
 def _in_order(query: Query) -> tuple[LogicalNode, tuple[tuple[str, bool, bool], ...]]:
-    """The query with columns for the order of its rows besides, where it has one, and how each of these sorts."""
+    """Return the query with added columns for the order of its rows, if it has one, and how each of them sorts."""
     root = query.root
     if not isinstance(root, LogicalProject) or not isinstance(root.input, LogicalTemporalFilter):
         return root, ()
@@ -79,7 +79,7 @@ def _in_order(query: Query) -> tuple[LogicalNode, tuple[tuple[str, bool, bool], 
 
 
 def _fixed(query: Query, node: PhysicalNode) -> tuple[str, ...]:
-    """The parts of the partition key of what comes to the sink that the sink's key does not name, as in the SQL."""
+    """Return the parts, as in the SQL, of the partition key of the sink's input that the sink's key does not name."""
     parts = partitioning(query.root) or ()
     named = zip(parts, node.traits.partition_key, strict=True)
     return tuple(text for part, text in named if not part.columns & set(query.sink.key))
@@ -87,18 +87,18 @@ def _fixed(query: Query, node: PhysicalNode) -> tuple[str, ...]:
 
 @dataclass
 class _Translator:
-    """One walk over the tree; nodes are numbered from the inputs up, so that each has a name of its own.
+    """One walk over the tree. Nodes are numbered from the inputs up, so that each has its own name.
 
-    What is walked several times, for the facts of a NOT IN, is the same each time, with the same name.
+    A part that is walked several times, for the facts of a NOT IN, has the same names each time.
     """
 
     on_error: OnError
     _names: Counter[str] = field(default_factory=Counter)
     _known: dict[int, tuple[LogicalNode, str]] = field(default_factory=dict)
-    """Names by identity; what is named is held, so that no other node can have its identity."""
+    """Names by identity. The nodes are kept so that no other node can have their identity."""
 
     def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> PhysicalNode:
-        """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
+        """Return the physical node for `top` with everything below it; its calc produces `edge`."""
         found = base(top)
         if isinstance(found, LogicalScan):
             return self._scan(found, top, edge, record)
@@ -148,7 +148,7 @@ class _Translator:
         )
 
     def input(self, side: LogicalInput, edge: Edge) -> PhysicalNode:
-        """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
+        """Return the node that feeds an operator, in the operator's stage if nothing needs to be shuffled."""
         node = self.node(side.input, edge)
         if isinstance(node, PhysicalOperator):
             fused = already_partitioned(side.input, edge.decisive)
@@ -157,11 +157,11 @@ class _Translator:
 
 
 def _over(top: LogicalNode, input_: LogicalNode) -> LogicalNode:
-    """The filters and projections above a union, above one of its inputs."""
+    """Return the filters and projections above a union, moved above one of its inputs."""
     return replace(top, input=_over(top.input, input_)) if isinstance(top, LogicalCalc) else input_
 
 
 def _identifier(name: str) -> str:
-    """A sink's name as the name of an Avro record."""
+    """Return a sink's name as the name of an Avro record."""
     plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return plain if not plain[0].isdigit() else f"_{plain}"
