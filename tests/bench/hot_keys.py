@@ -78,11 +78,11 @@ QUESTIONS = (
     Question(
         "count and sum by customer",
         "SELECT customer, COUNT(*) AS n, SUM(spent) AS s FROM clicks GROUP BY customer",
-        "added up by each task",
+        "pre-aggregation",
         "partial_aggregate",
     ),
-    Question("top 10 of each customer, rows only come", _TOP % "clicks", "ranked by each task", "contenders"),
-    Question("top 10 of each customer, rows may go", _TOP % "moves m", "SKEW('m')"),
+    Question("top 10 of each customer, append-only", _TOP % "clicks", "local top-k", "contenders"),
+    Question("top 10 of each customer, retractions", _TOP % "moves m", "SKEW('m')"),
     Question(
         "clicks with their customers",
         "SELECT {hint}m.*, c.name FROM clicks m JOIN customers c ON m.customer = c.id",
@@ -107,8 +107,8 @@ def main() -> int:
             print(rows[-1], file=sys.stderr, flush=True)
     head = ["", "Zipf", "remedy", *(f"{count} tasks" for count in _TASKS), f"even, {max(_TASKS)}", "CPU"]
     note = (
-        "Milliseconds of a batch as its slowest tasks have it, without and with the remedy; if all tasks had the same "
-        "to do, without it; and CPU with the remedy against that without. "
+        "Milliseconds of a batch, which lasts as long as its slowest tasks: without → with the remedy. `even`: if all "
+        "tasks had the same work, without the remedy. `CPU`: CPU time with the remedy divided by the time without it. "
         f"{given.batches} batches of {given.rows:,} rows over {_KEYS:,} keys in {_SHARDS} shards; operators alone, "
         "without Spark and Kafka."
     )

@@ -240,10 +240,11 @@ def table(what: str, sizes: list[Size], costs: list[Cost], beside: list[Cost]) -
         phases = [f"{found.phases[phase]:,.0f}" for phase in _PHASES]
         figures = [f"{each:,.0f}" for each in (found.batch, found.cpu, found.memory / 1e6)]
         rows.append((f"{getattr(size, what):,}", *figures[:1], *phases, *figures[1:], f"{found.log:,}", times, more))
-    head = (what, "batch ms", *_PHASES, "CPU ms", "memory MB", "log bytes", "times the first", "µs for one more")
+    head = (what, "batch ms", *_PHASES, "CPU ms", "memory MB", "log bytes", "vs. first", "µs per extra")
     rest = ", ".join(f"{name} {value:,}" for name, value in vars(replace(sizes[0])).items() if name != what)
     note = (
-        f"{_RATE} changes a second; {rest}. The last two columns are against the first size, measured beside each. "
+        f"{_RATE} changes a second; {rest}. The last two columns compare with the first size, "
+        f"which was measured again at the same time. "
         f"{page.machine()}."
     )
     return Table(f"More {what}", head, rows, f"{note}\n\n![milliseconds of a batch](scaling-{what}.svg)")

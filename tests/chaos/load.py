@@ -57,11 +57,11 @@ class Load:
 
 
 LOADS = (
-    Load("20 million rows wait: inner join", _join("backlog", "", "p.order_id"), "append", 10_000_000),
+    Load("a backlog of 20 million rows: inner join", _join("backlog", "", "p.order_id"), "append", 10_000_000),
     Load("half of the keys are NULL: left join", _join("half null", "LEFT", _HALF_NULL), "changelog", 2_000_000),
     Load("half of the keys are NULL: MAX", _sum("half null max", _HALF_NULL), "changelog", 2_000_000),
     Load("a key with a million rows: MAX", _sum("hot key max", _HALF_HOT), "changelog", 4_000_000),
-    Load("the same, changed: inner join", _join("hot key", "", _HALF_HOT), "changelog", 4_000_000, touched=True),
+    Load("the same key, updated: inner join", _join("hot key", "", _HALF_HOT), "changelog", 4_000_000, touched=True),
 )
 
 

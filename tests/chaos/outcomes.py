@@ -90,9 +90,9 @@ def table(title: str, outcomes: Sequence[Outcome], module: str) -> Table:
     checked = {(outcome.commit, outcome.seed): outcome.changes for outcome in last}
     commits = ", ".join(f"{commit} ({count})" for commit, count in Counter(each.commit for each in last).items())
     note = (
-        f"{len(last):,} faults in {len(checked)} jobs, {sum(checked.values()):,} changes of topics checked; after "
-        f"{sum(bool(outcome.wrong) for outcome in last)} of the faults a result was wrong or did not come. Seconds are "
-        f"from the end of the harm to the right result. `python -m {module} --seed S` repeats an episode, at the same "
+        f"{len(last):,} faults in {len(checked)} jobs, {sum(checked.values()):,} changes of topics checked. After "
+        f"{sum(bool(outcome.wrong) for outcome in last)} of the faults a result was wrong or missing. Seconds count "
+        f"from the end of the fault to the right result. `python -m {module} --seed S` repeats an episode, at the same "
         f"commit: {commits}. {page.machine()}."
     )
-    return Table(title, ("fault", "times", "wrong", "median s", "worst s", "its seed"), rows, note)
+    return Table(title, ("fault", "times", "wrong", "median s", "worst s", "seed"), rows, note)

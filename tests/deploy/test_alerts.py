@@ -32,13 +32,13 @@ def test_an_alert_says_what_happened_and_what_to_do(rule: dict[str, Any]) -> Non
 
 
 def test_the_page_has_a_section_for_each_alert() -> None:
-    """What it means, what to look at and what to do; and a line in the table with its severity."""
+    """A section has a meaning, what to check and an action, and the table has a line with the severity."""
     page = PAGE.read_text()
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
     assert list(sections) == NAMES
     for rule in RULES:
         section = sections[rule["alert"]]
-        assert re.findall(r"^\*\*(\w+)", section, re.MULTILINE) == ["Means", "Look", "Do"], rule["alert"]
+        assert re.findall(r"^\*\*(\w+)", section, re.MULTILINE) == ["Meaning", "Check", "Action"], rule["alert"]
         row = f"| [{rule['alert']}](#{rule['alert'].lower()}) | {rule['labels']['severity']} |"
         assert row in page, row
 

@@ -203,9 +203,11 @@ def _of_cards(shop: Shop) -> str:
 
 
 def _of_the_page() -> list[str]:
-    """Commands for a pod that runs, from the first block of the page on Kubernetes."""
-    page = (ROOT / "docs" / "operating.md").read_text().partition("\n## On Kubernetes\n\n")[2]
-    return re.findall(r"^    kubectl exec (.*?)(?:   .*)?$", page.partition("\n\n")[0], re.MULTILINE)
+    """Commands for a running pod, from the first code block of the section on Kubernetes."""
+    page = (ROOT / "docs" / "operating.md").read_text().partition("\n## Manage a job on Kubernetes\n")[2]
+    block = re.search(r"(?:^    .*\n)+", page, re.MULTILINE)
+    assert block is not None, "the section has no code block"
+    return re.findall(r"^    kubectl exec (.*?)(?:   .*)?$", block[0], re.MULTILINE)
 
 
 def _given(command: str, container: Container, job: str) -> str:

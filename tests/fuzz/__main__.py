@@ -80,7 +80,7 @@ def _inputs(seeds: range, *, write: bool) -> int:
     sums = [sum(counts[name] for counts in found.values()) for name in names]
     lines.append(("all", *(f"{each:,}" for each in sums)))
     note = f"{sum(sums):,} inputs of seeds {seeds.start} to {seeds.stop - 1}. {page.machine()}."
-    table = page.Table("Bad inputs", ("input", "taken", "refused", "crashes", "hangs"), lines, note)
+    table = page.Table("Bad inputs", ("input", "accepted", "refused", "crashes", "hangs"), lines, note)
     print(table.text())
     if write:
         page.write("inputs", [table], _PAGE)

@@ -16,10 +16,10 @@ from tests.fuzz.test_refusals import check_file, check_sql, valid
 from tests.plan.cases import TABLES
 
 KINDS = {
-    "grammar": "SQL out of a grammar",
-    "broken": "SQL with words gone or moved",
-    "changed": "job files with settings changed",
-    "torn": "job files with lines torn",
+    "grammar": "SQL generated from a grammar",
+    "broken": "SQL with words removed or moved",
+    "changed": "job files with changed settings",
+    "torn": "job files with damaged lines",
 }
 
 

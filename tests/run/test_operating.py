@@ -140,7 +140,7 @@ def test_the_procedures_of_the_page(scene: Scene) -> None:
     assert "rebuilt" not in scene.done(diff)
     scene.runs(run, {"Ada": (2, "19.50")})
 
-    (rescale,) = shown("More or fewer tasks")
+    (rescale,) = shown("Rescale a job")
     assert f"parallelism: {rescale[-1]}" in scene.done(rescale)
     scene.say(parallelism=rescale[-1])
     savepoint, restore = shown("Back up and restore")

@@ -33,14 +33,14 @@ def documented(job: Job) -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
     for line in table[1].splitlines():
         resource, name, operations, _ = (cell.strip() for cell in line.strip("|").split("|"))
         allowed = tuple(operations.split(", "))
-        if name == "each table's":
+        if name == "each source topic":
             yield from ((resource, each.topic, False, allowed) for each in job.tables.values())
-        elif name == "each sink's":
+        elif name == "each result topic":
             yield from ((resource, each.topic, False, allowed) for each in job.sinks.values())
         elif name == "the dead letter topic":
             yield resource, job.dead_letters.topic or "", False, allowed
         else:
-            found = re.fullmatch(r"`(.*)` and what follows", name)
+            found = re.fullmatch(r"prefix `(.*)`", name)
             assert found is not None, name
             yield resource, found[1].replace("<job>", job.name), True, allowed
 

@@ -1,4 +1,4 @@
-"""What docs/reliability.md says of each kind of start is shown by tests that are there."""
+"""Every row of the tables of docs/reliability.md has tests in tests/evidence.md, and all tests named there exist."""
 
 from __future__ import annotations
 
@@ -6,33 +6,52 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reliability.md").read_text()
-_NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+EVIDENCE = (ROOT / "tests" / "evidence.md").read_text()
+TABLES = {
+    "Crashes": "| a crash … | leaves | recovery |",
+    "Starts": "| a start … | result topics |",
+    "Answers of the registry": "| answer | what the job does | what you do |",
+    "Other events": "| event | what the job does | message | metric and alert | what you do |",
+    "Lost and changed topics": "| event | what the job does | message | what you do |",
+}
+"""The sections of tests/evidence.md, and the heads of the tables of the page to which they belong."""
+
+_NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
-def test_every_kind_of_start_names_its_tests() -> None:
-    """Each row of the table says what the result topics hold, and which tests show it."""
-    _, _, table = PAGE.partition("| a start … | leaves in the result topics | shown by |\n")
-    rows = [line.split("|")[1:-1] for line in table.partition("\n\n")[0].splitlines()[1:]]
-    assert len(rows) > 5
-    for start, holds, shown in rows:
-        assert start.strip(), "a row names a kind of start"
-        assert holds.strip(), f"nothing is said of a start {start}"
-        assert _NAMED.search(shown), f"no test shows a start {start}"
+@pytest.mark.parametrize("section", TABLES)
+def test_every_row_of_the_page_has_tests(section: str) -> None:
+    """The section of tests/evidence.md has the rows of the table in their order, each with at least one test."""
+    promised = rows(PAGE, TABLES[section])
+    shown = rows(EVIDENCE, f"### {section}\n\n| row | tests |")
+    assert len(promised) > 4
+    assert all(all(cells[:2]) for cells in promised), "a row says what happens"
+    assert [cells[0] for cells in shown] == [cells[0] for cells in promised]
+    assert not [cells[0] for cells in shown if not _NAMED.search(cells[1])], "a row without a test"
 
 
-def test_every_test_that_the_page_names_is_there() -> None:
-    """A test that was renamed or removed is renamed on the page, too."""
-    named = set(_NAMED.findall(PAGE))
+def test_every_test_that_is_named_exists() -> None:
+    """A test that is renamed or removed must be renamed or removed in tests/evidence.md, too."""
+    named = set(_NAMED.findall(EVIDENCE))
     assert named
-    missing = [f"{path}::{test}" for path, test in sorted(named) if test not in _tests(ROOT / path)]
+    missing = [f"{path}::{test}" for path, test in sorted(named) if not _exists(ROOT / path, test)]
     assert not missing, missing
 
 
-def _tests(path: Path) -> set[str]:
-    """The names of the tests in a file."""
+def rows(text: str, head: str) -> list[list[str]]:
+    """The cells of the table that begins with this line."""
+    _, found, table = text.partition(f"{head}\n")
+    assert found, f"there is no table {head}"
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.partition("\n\n")[0].splitlines()[1:]]
+
+
+def _exists(path: Path, test: str) -> bool:
+    """Whether the file exists and has the test; an empty name means the whole file."""
     if not path.exists():
-        return set()
+        return False
     tree = ast.parse(path.read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test")}
+    return not test or any(isinstance(node, ast.FunctionDef) and node.name == test for node in ast.walk(tree))

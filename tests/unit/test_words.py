@@ -1,0 +1,88 @@
+"""Words that may not come back: private terms, riddles and idioms of another language, and long sentences in docs.
+
+CONTRIBUTING.md ("How we write") has the words to use instead. What is searched: the docs, the text of every Python file of
+the product (docstrings, comments and messages; not the names of variables), alert texts and the chart's notes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.reading import GENERATED, sentences_of
+
+ROOT = Path(__file__).parents[2]
+MOST_WORDS = 40
+PRIVATE = {
+    r"somebody|nobody|whoever|no ?one else": "the caller, the reader, the operator, a downstream operator",
+    r"lets? go of|let go of|letting go of": "evict, drop",
+    r"tak(?:e|es|en|ing) back|took back": "retract",
+    r"(?:put|puts|putting) out": "emit",
+    r"(?:let|lets|letting) out": "release, emit",
+    r"(?:hold|holds|held|holding) back": "buffer, delay",
+    r"(?:made|make|makes|making) anew|remade|remakes?": "recompute",
+    r"(?:tell|tells|told|telling) apart": "distinguish",
+    r"for ever|for good": "indefinitely, permanently",
+    r"(?:to|can|cannot|could|may) be had": "available",
+    r"mend|mends|mended|mending": "fix",
+    r"agenda": "timer queue",
+    r"nothing to complain about": "No problems found",
+    r"as it comes|as they come\b": "with its defaults",
+    r"further (?:down|up)\b": "downstream, upstream",
+    r"what (?:becomes|became) of": "what happens to",
+    r"(?:is|are|was|were) told": "is reported, is known",
+    r"in vain": "without effect",
+    r"no matter\b": "regardless of",
+    r"of (?:its|their) own time": "of an event time",
+    r"looked whether|looks whether": "checks whether",
+    r"gets? over|got over": "recovers from",
+    r"put into|puts into": "write to, add to",
+    r"anew": "again",
+}
+"""What may not be written, and what to write in its place."""
+
+
+def pages() -> list[Path]:
+    """The pages that people have written."""
+    docs = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name not in GENERATED]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *docs]
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every text of the project that people read, with where it is."""
+    for path in [*pages(), *sorted((ROOT / "deploy").rglob("*.yaml")), *sorted((ROOT / "deploy").rglob("NOTES.txt"))]:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            yield f"{path.relative_to(ROOT)}:{number}", line
+    for folder in ("avro", "generators", "operators", "service"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+                if token.type in (tokenize.COMMENT, tokenize.STRING) or token.type == _PART_OF_TEXT:
+                    yield f"{path.relative_to(ROOT)}:{token.start[0]}", " ".join(token.string.split())
+
+
+_PART_OF_TEXT = getattr(tokenize, "FSTRING_MIDDLE", -1)
+
+
+@pytest.mark.parametrize("phrase", PRIVATE)
+def test_no_private_term_comes_back(phrase: str) -> None:
+    """Each has a term of the field."""
+    found = [where for where, text in _all() if re.search(rf"\b(?:{phrase})\b", text, re.IGNORECASE)]
+    assert not found, f"write: {PRIVATE[phrase]}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_no_sentence_is_long(page: Path) -> None:
+    """A sentence that needs more than forty words is two sentences."""
+    long = [each for each in sentences_of(page.read_text()) if len(each.split()) > MOST_WORDS]
+    assert not long
+
+
+def _all(_known: list[tuple[str, str]] = []) -> list[tuple[str, str]]:  # noqa: B006 - read once for all phrases
+    if not _known:
+        _known.extend(texts())
+    return _known
