@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import tomllib
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -23,6 +24,13 @@ _LINK = re.compile(r"(?<=\]\()(?!https?://|mailto:|#)([^)#\s]+)")
 log = logging.getLogger("mkdocs.plugins.repository")
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Show on every page which version it describes."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    config.copyright = f"Rowkind {version}"
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that lie elsewhere."""
     for name, place in ELSEWHERE.items():
@@ -32,7 +40,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Let links out of the docs lead to the repository on the web, and those to pages to the pages."""
-    name = page.file.src_uri
+    name, repository = page.file.src_uri, config.extra["repository"]
+    if name in ELSEWHERE:
+        page.edit_url = f"{repository}/edit/main/{ELSEWHERE[name]}"
     folder = (ROOT / ELSEWHERE.get(name, f"docs/{name}")).parent
     pages = {(ROOT / place).resolve(): each for each, place in ELSEWHERE.items()}
 
@@ -45,6 +55,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return found if files.get_file_from_path(found) else match[1]
         if not target.exists():
             log.warning("%s: there is no %s in the repository", name, match[1])
-        return f"{config.repo_url}/blob/main/{target.relative_to(ROOT)}"
+        return f"{repository}/blob/main/{target.relative_to(ROOT)}"
 
     return _LINK.sub(leads, markdown)

@@ -11,54 +11,54 @@ FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "grafana"
 RESULTS = Dashboard(
     "rowkind",
     "Rowkind: results",
-    "For who reads the result topics: how fresh they are, what comes and goes, and what is missing in them.",
+    "For users of the result topics: how fresh they are, which changes they get, and what is missing in them.",
     {
         "Can I rely on the results?": [
             stat(
-                "Behind",
-                "Age of the oldest record that is still to be read.",
+                "Lag",
+                "Age of the oldest unread record.",
                 "s",
                 gauge("rowkind_lag_seconds", over="max"),
                 60,
             ),
             stat(
                 "Latency",
-                "By the time a result was written, half of the records behind it were younger than this.",
+                "Median time from a record's Kafka timestamp until its results were written.",
                 "s",
                 quantile(0.5, "rowkind_latency_seconds"),
             ),
             stat(
                 "Since the last batch",
-                "Time since results were last written; without input there are none.",
+                "Time since the last batch ended. Without input there are no batches.",
                 "s",
                 f"time() - max({of('rowkind_last_batch_timestamp_seconds')})",
             ),
             stat(
                 "Down",
-                "Jobs of a service that have no process, and queries that have failed and do not run yet.",
+                "Jobs of a service without a process, and failed queries that have not restarted yet.",
                 "short",
                 f"(count({of('rowkind_job_up')} == 0) or vector(0)) + (count({of('rowkind_up')} == 0) or vector(0))",
                 1,
             ),
             stat(
                 "Missing, last hour",
-                "Records that were no rows, rows on which an expression failed, and changes that came too late.",
+                "Records that could not be decoded, rows on which an expression failed, and late changes.",
                 "short",
                 hour("rowkind_dead_letters_total", "rowkind_failed_rows_total", "rowkind_late_rows_total"),
                 1,
             ),
             stat(
-                "Doubtful, last hour",
-                "Records that were not what the job promises of them, and retractions of rows that were not there.",
+                "Suspect, last hour",
+                "Records that violate a constraint of the job, and retractions that matched no row.",
                 "short",
                 hour("rowkind_broken_promises_total", "rowkind_unmatched_retractions_total"),
                 1,
             ),
         ],
-        "How fresh": [
+        "Freshness": [
             Panel(
                 "Latency",
-                "From the time of a record at Kafka to when its results were written, by table.",
+                "Time from a record's Kafka timestamp until its results were written, by table.",
                 "s",
                 {
                     "{{table}} median": quantile(0.5, "rowkind_latency_seconds", "table"),
@@ -67,45 +67,45 @@ RESULTS = Dashboard(
                 width=8,
             ),
             Panel(
-                "Behind",
-                "Age of the oldest record that is still to be read, by topic.",
+                "Lag",
+                "Age of the oldest unread record, by topic.",
                 "s",
                 {"{{topic}}": gauge("rowkind_lag_seconds", "topic", over="max")},
                 width=8,
             ),
             Panel(
                 "Watermarks",
-                "How far the time in a table's rows is behind; windows close by it.",
+                "How far each table's watermark is behind. A window closes when the watermark passes its end.",
                 "s",
                 {"{{table}}": gauge("rowkind_watermark_lag_seconds", "table", over="max")},
                 width=8,
             ),
         ],
-        "What comes and goes": [
+        "Changes": [
             Panel(
                 "Changes read",
-                "Changes a second by table and row kind.",
+                "Changes per second, by table and row kind.",
                 "cps",
                 {"{{table}} {{kind}}": rate("rowkind_rows_in_total", "table", "kind")},
             ),
             Panel(
                 "Changes written",
-                "Changes a second by sink and row kind.",
+                "Changes per second, by sink and row kind.",
                 "cps",
                 {"{{sink}} {{kind}}": rate("rowkind_rows_out_total", "sink", "kind")},
             ),
         ],
-        "What is missing or doubtful": [
+        "Missing and suspect rows": [
             Panel(
                 "Dead letters",
-                "Records a second that were no row of their table, or on which an expression failed, by reason.",
+                "Records per second that could not be decoded, or on which an expression failed, by reason.",
                 "cps",
                 {"{{table}}: {{reason}}": rate("rowkind_dead_letters_total", "table", "reason")},
                 width=6,
             ),
             Panel(
-                "Left out by operators",
-                "Changes a second that came too late, and rows on which an expression failed.",
+                "Dropped by operators",
+                "Per second: changes that arrived too late, and rows on which an expression failed.",
                 "cps",
                 {
                     "late: {{sink}} {{operator}}": rate("rowkind_late_rows_total", "sink", "operator"),
@@ -114,8 +114,8 @@ RESULTS = Dashboard(
                 width=6,
             ),
             Panel(
-                "Doubtful",
-                "A second: retractions of rows that are not there, of rows that had expired, and broken promises.",
+                "Suspect",
+                "Per second: retractions that matched no row, retractions of expired rows, and violated constraints.",
                 "cps",
                 {
                     "unmatched: {{sink}} {{operator}}": rate("rowkind_unmatched_retractions_total", "sink", "operator"),
@@ -125,8 +125,8 @@ RESULTS = Dashboard(
                 width=6,
             ),
             Panel(
-                "Topics that are not whole",
-                "1 for a topic that has lost rows or may lack deletes; rebuilds by itself, a second.",
+                "Incomplete topics",
+                "1 for a topic that has lost rows or may lack deletes. Also automatic rebuilds per second.",
                 "short",
                 {
                     "{{topic}}: {{reason}}": gauge("rowkind_incomplete_topic", "topic", "reason", over="max"),
@@ -136,7 +136,7 @@ RESULTS = Dashboard(
             ),
             Panel(
                 "Waits",
-                "For how long the job has waited for another system, and an open transaction has held a partition.",
+                "How long the job has waited for a system, and how long a transaction has blocked a partition.",
                 "s",
                 {
                     "{{system}}": gauge("rowkind_waiting_seconds", "system", over="max"),
@@ -151,33 +151,33 @@ RESULTS = Dashboard(
 SERVICE = Dashboard(
     "rowkind-service",
     "Rowkind: service",
-    "For who runs the service: whether it lives, where its time goes, what it keeps.",
+    "For operators of the service: whether it is running, where its time goes, and what it stores.",
     {
-        "Does it live?": [
-            stat("Queries", "Queries that run.", "short", gauge("rowkind_up")),
+        "Is it running?": [
+            stat("Queries", "Queries that are running.", "short", gauge("rowkind_up")),
             stat(
                 "Up since",
-                "When the process that was started last began.",
+                "When the most recently started process began.",
                 "dateTimeFromNow",
                 f"1000 * max({of('rowkind_start_timestamp_seconds')})",
             ),
             stat(
                 "Restarts, last hour",
-                "Starts of a query after a failure that passes.",
+                "Restarts of queries after temporary failures.",
                 "short",
                 hour("rowkind_restarts_total"),
                 1,
             ),
             stat(
-                "Outages, last hour", "Times that Kafka stopped answering.", "short", hour("rowkind_outages_total"), 1
+                "Outages, last hour", "How often Kafka became unavailable.", "short", hour("rowkind_outages_total"), 1
             ),
-            stat("Still to read", "Offsets still to be read.", "short", gauge("rowkind_lag_rows")),
-            stat("State", "Bytes kept by all operators.", "bytes", gauge("rowkind_state_bytes")),
+            stat("Lag", "Offsets still to be read.", "short", gauge("rowkind_lag_rows")),
+            stat("State", "Bytes stored by all operators.", "bytes", gauge("rowkind_state_bytes")),
         ],
         "Batches": [
             Panel(
                 "Duration",
-                "From a batch's start to its end.",
+                "Time from a batch's start to its end.",
                 "s",
                 {
                     "{{query}} median": quantile(0.5, "rowkind_batch_duration_seconds", "query"),
@@ -187,23 +187,23 @@ SERVICE = Dashboard(
             ),
             Panel(
                 "Phases",
-                "Seconds a second that batches spend in each phase; commit is a part of tasks, of all of them.",
+                "Seconds per second that batches spend in each phase. Commit is a part of tasks, summed over them.",
                 "s",
                 {"{{stage}}": rate("rowkind_batch_seconds_total", "stage")},
                 width=8,
             ),
             Panel(
                 "Transactions",
-                "Kafka transactions a second, by outcome.",
+                "Kafka transactions per second, by outcome.",
                 "cps",
                 {"{{query}} {{outcome}}": rate("rowkind_transactions_total", "query", "outcome")},
                 width=8,
             ),
         ],
-        "Where the time of tasks goes": [
+        "Task time": [
             Panel(
                 "Reading and writing",
-                "Seconds a second of all tasks that read and write, by stage.",
+                "Seconds per second of all tasks that read and write, by stage.",
                 "s",
                 {
                     "read: {{stage}}": rate("rowkind_read_seconds_total", "stage"),
@@ -212,7 +212,7 @@ SERVICE = Dashboard(
             ),
             Panel(
                 "Operators",
-                "Seconds a second of all tasks, by operator and stage.",
+                "Seconds per second of all tasks, by operator and stage.",
                 "s",
                 {
                     "{{sink}} {{operator}}: {{stage}}": rate(
@@ -224,14 +224,14 @@ SERVICE = Dashboard(
         "Load": [
             Panel(
                 "Lag by partition",
-                "Offsets still to be read. Transaction markers take offsets too.",
+                "Offsets still to be read, including the offsets of transaction markers.",
                 "short",
                 {"{{query}}: {{topic}} {{partition}}": gauge("rowkind_lag_rows", "query", "topic", "partition")},
                 width=8,
             ),
             Panel(
                 "Bytes",
-                "Bytes a second of values read, and of keys and values written.",
+                "Bytes per second of values read, and of keys and values written.",
                 "Bps",
                 {
                     "read {{table}}": rate("rowkind_bytes_in_total", "table"),
@@ -241,20 +241,20 @@ SERVICE = Dashboard(
             ),
             Panel(
                 "Memory",
-                "What the job's processes take on their machine.",
+                "Memory of the job's processes on their machine.",
                 "bytes",
                 {"{{process}}": gauge("rowkind_memory_bytes", "process")},
                 width=8,
             ),
             Panel(
-                "Into operators",
-                "Changes a second by row kind.",
+                "Operator input",
+                "Changes per second, by row kind.",
                 "cps",
                 {"{{sink}} {{operator}} {{kind}}": rate("rowkind_operator_rows_in_total", "sink", "operator", "kind")},
             ),
             Panel(
-                "Out of operators",
-                "Changes a second by row kind, and rows passed on because they were written again.",
+                "Operator output",
+                "Changes per second, by row kind, and TTL refreshes passed on.",
                 "cps",
                 {
                     "{{sink}} {{operator}} {{kind}}": rate(
@@ -267,49 +267,49 @@ SERVICE = Dashboard(
         "State": [
             Panel(
                 "Rows",
-                "Rows kept by each operator.",
+                "Rows stored by each operator.",
                 "short",
                 {"{{sink}} {{operator}}": gauge("rowkind_state_rows", "sink", "operator")},
                 width=8,
             ),
             Panel(
                 "Bytes",
-                "Bytes kept by each operator, as stored.",
+                "Bytes stored by each operator.",
                 "bytes",
                 {"{{sink}} {{operator}}": gauge("rowkind_state_bytes", "sink", "operator")},
                 width=8,
             ),
             Panel(
                 "Growth",
-                "By how many bytes a second state grows, seen over a quarter of an hour.",
+                "Growth of state in bytes per second, over 15 minutes.",
                 "Bps",
                 {"{{sink}} {{operator}}": growth("rowkind_state_bytes", "sink", "operator")},
                 width=8,
             ),
             Panel(
                 "Hottest shard",
-                "Rows in the fullest of an operator's shards over their mean; of many rows, 2 means a hot key.",
+                "Rows in an operator's fullest shard, divided by the mean. With many rows, 2 means a hot key.",
                 "short",
                 {"{{sink}} {{operator}}": gauge("rowkind_state_hottest_shard_ratio", "sink", "operator", over="max")},
                 width=6,
             ),
             Panel(
                 "Merges",
-                "Rows a second that are rewritten when sorted runs are merged.",
+                "Rows per second that are rewritten when sorted runs are merged.",
                 "cps",
                 {"{{sink}} {{operator}}": rate("rowkind_state_merged_rows_total", "sink", "operator")},
                 width=6,
             ),
             Panel(
                 "Runs",
-                "Sorted runs kept by each operator: what a lookup goes through.",
+                "Sorted runs of each operator. A lookup searches all of them.",
                 "short",
                 {"{{sink}} {{operator}}": gauge("rowkind_state_runs", "sink", "operator")},
                 width=6,
             ),
             Panel(
                 "Expiry",
-                "Rows a second that are let go of because their time is over.",
+                "Rows per second evicted because their TTL had expired or their time had passed.",
                 "cps",
                 {"{{sink}} {{operator}}": rate("rowkind_state_expired_rows_total", "sink", "operator")},
                 width=6,

@@ -1,4 +1,4 @@
-"""From SQL to a physical plan, as a pipeline of passes (`service.plan.pipeline`).
+"""The planner: compile SQL to a physical plan, as a pipeline of passes (`service.plan.pipeline`).
 
 Importing this package is cheap: workers that only execute a plan never load the SQL parser.
 """

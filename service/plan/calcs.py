@@ -1,4 +1,4 @@
-"""Calcs: filters, projections and expands above a scan or operator, and the way to its consumer, as one step."""
+"""Calcs: the filters, projections and expands above a scan or operator, with the output key, merged into one step."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from rowkind.service.plan.scalar.scalars import Columns, compile_cast, compile_c
 
 @dataclass(frozen=True)
 class Edge:
-    """What the consumer of a node asks of the node's calc; all names and expressions are over the node's columns.
+    """The requirements of a node's consumer on the node's calc. All names and expressions refer to the node's columns.
 
-    `types` are the columns that are carried, with the types that the consumer knows them by. `key` holds expressions,
-    the type that each is compared as, and whether NULL equals NULL in it. `sub_key` are columns, and how each sorts:
-    descending, and with NULLs first. `refreshes`: whether the consumer or somebody further down has a TTL. `salt`: if
-    the rows of one key are to be in several shards. `apart`: how many of the last parts of the key have no say in that.
-    `arrival` is the column with the arrival numbers of the rows, None for those that they have; `rewrites` says that a
-    row which is retracted and inserted again with equal values is not left out.
-    `times_deletes`: deletes by key are to have a time.
+    - `types`: the carried columns, with the types that the consumer expects.
+    - `key`: the expressions of the key, the type as which each is compared, and whether NULL equals NULL in it.
+    - `sub_key`: the columns of the sub-key; for each, whether it sorts descending and whether NULLs come first.
+    - `refreshes`: whether the consumer or an operator downstream has a TTL.
+    - `salt`: set if the rows of one key are spread over several shards.
+    - `apart`: how many of the last parts of the key do not affect the shard.
+    - `arrival`: the column with the arrival numbers of the rows; None if the rows keep the numbers that they have.
+    - `rewrites`: a row that is retracted and inserted again with equal values is not dropped.
+    - `times_deletes`: deletes by key carry a time.
     """
 
     types: Mapping[str, Type]
@@ -52,12 +54,12 @@ class Edge:
 
     @property
     def decisive(self) -> tuple[tuple[exp.Expr, Type], ...]:
-        """The parts of the key that decide on the shard, each with its type."""
+        """The parts of the key that choose the shard, each with its type."""
         return tuple((part, type_) for part, type_, _ in self.key[: len(self.key) - self.apart])
 
 
 def calc(top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str) -> Calc:
-    """The calc of a scan or operator whose filters, projections and expands reach up to `top`."""
+    """Return the calc of a scan or operator, merged from its filters, projections and expands up to `top`."""
     conditions, meanings = _merged(top, below)
     keys = tuple(substitute(part, meanings) for part, *_ in edge.key)
     arrival = () if edge.arrival is None else (edge.arrival,)
@@ -92,7 +94,7 @@ def calc(top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: s
 
 
 def rank_condition(rank: LogicalRank, row: Record, on_error: OnError) -> RankCondition | None:
-    """The condition of a rank over its rows, which come under the record `row`; None where there is none."""
+    """Return the condition of a rank over its rows, which have the record `row`; None if the rank has no condition."""
     numbers = record_of("Row", dict.fromkeys(rank.asked, types.INT))
     both = {each.name: (each.name, each.type) for each in row.concat(numbers).fields}
     condition = compile_condition(rank.condition, both)
@@ -102,14 +104,14 @@ def rank_condition(rank: LogicalRank, row: Record, on_error: OnError) -> RankCon
 
 
 def _output(value: exp.Expr, below: Columns, type_: Type) -> Expression:
-    """The expression of an output column. One that no condition lets be NULL is not NULL where it fails, either."""
+    """Compile an output column. It is NOT NULL if the conditions exclude NULL, even if its expression may fail."""
     found = compile_scalar(value, below)
     return found if type_.nullable or not found.type.nullable else replace(found, type=found.type.required)
 
 
 def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> Expression:
     plain = compile_scalar(part, below)
-    # Key bytes widen by themselves, except where values of two types have to become the same ones first.
+    # Equal values of one family have equal key bytes. A cast is needed only for decimals and between families.
     families = types.family(plain.type), types.family(type_)
     if edge.key_record is not None or (families[0] == families[1] and families[0] != "decimal"):
         return plain
@@ -117,9 +119,9 @@ def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> Expres
 
 
 def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tuple[tuple[Expand, ...], Columns]:
-    """The expands below, of whose columns expressions are `asked`, and the columns that come out of the last of them.
+    """Return the expands below, and the columns that the last of them emits; without an expand, the columns below.
 
-    Without one these are the columns of the scan or operator.
+    `asked` are the expressions that read these columns.
     """
     last = node
     while isinstance(last, LogicalFilter | LogicalProject):
@@ -150,7 +152,7 @@ def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tu
 
 
 def _merged(node: LogicalNode, below: Columns) -> tuple[Sequence[exp.Expr], Mapping[str, exp.Expr]]:
-    """The conditions above a scan, operator or expand, and what the columns on top mean, over the columns below."""
+    """Return the conditions above a scan, operator or expand, and the top columns as expressions over its columns."""
     match node:
         case LogicalExpand():
             return [], {name: resolved(name) for name in columns(node)}
@@ -165,7 +167,7 @@ def _merged(node: LogicalNode, below: Columns) -> tuple[Sequence[exp.Expr], Mapp
 
 
 def record_of(name: str, fields: Mapping[str, Type]) -> Record:
-    """The record of an edge; columns that may be NULL have the default NULL."""
+    """Return the record of an edge. Columns that may be NULL have the default NULL."""
     return Record(
         name, tuple(Field(column, type_, "null" if type_.nullable else None) for column, type_ in fields.items())
     )

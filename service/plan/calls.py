@@ -1,4 +1,4 @@
-"""Parts of the nodes of a logical plan: calls over several rows, conditions of patterns, equal keys."""
+"""Parts of logical nodes: calls over several rows, conditions of row patterns, and equal keys of joins."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from rowkind.service.physical.over_call import WindowCall
 
 @dataclass(frozen=True)
 class LogicalAggregateCall(AggregateCall):
-    """A call with its place in the SQL."""
+    """An aggregate call and its place in the SQL."""
 
     at: exp.Expr = field(kw_only=True, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
 class LogicalWindowCall(WindowCall):
-    """A call with the place of its window in the SQL."""
+    """A window call and the place of its window in the SQL."""
 
     at: exp.Expr = field(kw_only=True, metadata=ASIDE)
 
 
 @dataclass(frozen=True)
 class LogicalDefine:
-    """The condition of a variable of a pattern, over columns of a row and those of calls on the match so far.
+    """The condition of a pattern variable, over columns of a row and results of calls on the match so far.
 
-    `text` is as written.
+    `text` is the condition as written.
     """
 
     text: str = field(metadata=ASIDE)

@@ -1,4 +1,4 @@
-"""The columns of the nodes of a logical plan, and what is known of their types: above all, where NULL cannot be."""
+"""The columns of logical nodes and their types, above all whether a column may be NULL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rowkind.service.plan.traits.null_rejection import rejects
 
 @memoized
 def columns(node: LogicalNode) -> dict[str, Type]:
-    """The columns that a node emits and their types."""
+    """Return the columns that a node emits, with their types."""
     match node:
         case LogicalScan():
             found = {node.name(column): node.source.declared.type(column) for column in node.source.declared.names}
@@ -43,11 +43,11 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return _looked_up(node)
         case LogicalUnion():
             return _united([columns(each) for each in node.inputs])
-    raise AssertionError(f"{type(node).__name__} is of no shape")
+    raise AssertionError(f"{type(node).__name__} is not a known logical node")
 
 
 def _above(node: LogicalCalc, below: dict[str, Type], *, passed: bool) -> dict[str, Type]:
-    """The columns of a calc whose input has these; `passed`: the rows have passed the filters."""
+    """Return the columns of a calc over the columns `below`; `passed`: the rows have passed the filters."""
     match node:
         case LogicalFilter():
             return _without_null(below, node.conjuncts) if passed else below
@@ -57,7 +57,7 @@ def _above(node: LogicalCalc, below: dict[str, Type], *, passed: bool) -> dict[s
             return below | _made(node)
         case LogicalWindow():
             return below | {node.number: INT}
-    raise AssertionError(f"{type(node).__name__} is of no shape")
+    raise AssertionError(f"{type(node).__name__} is not a known logical node")
 
 
 def _united(every: Sequence[dict[str, Type]]) -> dict[str, Type]:
@@ -69,10 +69,10 @@ def _united(every: Sequence[dict[str, Type]]) -> dict[str, Type]:
 
 
 def kept(side: LogicalInput) -> dict[str, Type]:
-    """The columns of the rows that an operator has taken in from one side.
+    """Return the columns of the rows that an operator has received from one side.
 
-    They have passed the filters below. What comes out of a scan whose rows replace each other has not, if it is the
-    deletion of a row that does not pass any more.
+    These rows satisfy all filters below. The output of an upsert scan need not (see `columns`): a delete may stand for
+    a row that no longer does.
     """
     return _passed(side.input)
 
@@ -85,7 +85,7 @@ def _passed(node: LogicalNode) -> dict[str, Type]:
 
 
 def parts_of(type_: Type, *, inline: bool) -> tuple[Field, ...]:
-    """The parts of an element of an array or a map, by the names that Spark gives them."""
+    """Return the parts of an element of an array or a map, under the names that Spark gives them."""
     element = type_.element
     if type_.kind == "map":
         return Field("key", STRING), Field("value", element)
@@ -109,7 +109,7 @@ def _replaces(node: LogicalNode) -> bool:
 
 
 def _without_null(types: dict[str, Type], conditions: Iterable[exp.Expr]) -> dict[str, Type]:
-    """The columns of rows for which all conditions are true."""
+    """Return the columns of the rows for which all conditions are true."""
     conditions = tuple(conditions)
     return {
         name: type_.required if type_.nullable and any(rejects(each, {name}) for each in conditions) else type_
@@ -122,7 +122,7 @@ def _conditions(node: LogicalNode) -> tuple[exp.Expr, ...]:
 
 
 def _computed(node: LogicalProject, below: dict[str, Type], conditions: Iterable[exp.Expr]) -> dict[str, Type]:
-    """The outputs. A condition on one of them has moved below, to the expression that computes it."""
+    """Return the types of the outputs. A condition on an output has moved below, onto its expression."""
     named = by_name(below)
     found = {name: type_of(output, named) for name, output in node.outputs.items()}
     return {
@@ -134,7 +134,7 @@ def _computed(node: LogicalProject, below: dict[str, Type], conditions: Iterable
 
 
 def _rejects_null(condition: exp.Expr, value: exp.Expr) -> bool:
-    """Whether a condition is never true of a row in which an expression is NULL."""
+    """Whether a condition is never true for a row in which an expression is NULL."""
     if isinstance(value, exp.Column):
         return False
     told = condition.transform(lambda each: resolved("#") if each.unnest() == value else each)
@@ -166,5 +166,5 @@ def _looked_up(node: LogicalLookup) -> dict[str, Type]:
 
 
 def by_name(types: Mapping[str, Type]) -> Columns:
-    """Columns as `scalars` wants them, called what they are called in the plan."""
+    """Return columns in the form that `scalars` expects, under their names in the plan."""
     return {name: (name, type_) for name, type_ in types.items()}

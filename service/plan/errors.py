@@ -1,8 +1,8 @@
-"""What can be wrong with a query.
+"""Errors of the planner.
 
-PlanError      the message for the user: file, line, sink, place in the SQL, reason, what to write instead
-QueriesError   those of several queries
-Refusal        the same inside of the passes, which know the place only as a piece of the parsed SQL
+PlanError      the message for the user: file, line, sink, place in the SQL, reason, and what to write instead
+QueriesError   the errors of several queries
+Refusal        the same inside the passes, which know the place only as a node of the parsed SQL
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _ORIGIN = "origin"
 _WORD = "word"
 
 
-class Refusal(Exception):  # noqa: N818 -- what it is
-    """A query that is not run, and the piece of it that is why, or else the field of the sink."""
+class Refusal(Exception):  # noqa: N818 -- the name says what it is
+    """A query that is rejected, with the piece of SQL that is the reason, or else the field of the sink."""
 
     def __init__(self, text: str, at: exp.Expr | None = None, field: str = "sql") -> None:
         self.text = text
@@ -31,9 +31,9 @@ class Refusal(Exception):  # noqa: N818 -- what it is
 
 
 class PlanError(RowkindError):
-    """A query that cannot be kept up to date as it is written. The message fits on a screen and says what to change.
+    """A query that cannot be kept up to date as written. The message fits on a screen and says what to change.
 
-    `span` is the stretch of `sql` that is why, if there is one.
+    `span` is the part of `sql` that is the reason, if there is one.
     """
 
     exit_code = REFUSED
@@ -50,7 +50,7 @@ class PlanError(RowkindError):
 
 
 class QueriesError(PlanError):
-    """What is wrong with several queries, each with a message of its own; it is a PlanError of the first."""
+    """The errors of several queries, each with its own message, raised as a PlanError of the first one."""
 
     def __init__(self, errors: Sequence[PlanError]) -> None:
         first = errors[0]
@@ -64,14 +64,14 @@ class QueriesError(PlanError):
 
 @dataclass(frozen=True)
 class SqlSpan:
-    """A stretch of one SQL text, first to last character."""
+    """A range of one SQL text, from the first to the last character, both included."""
 
     origin: str
     first: int
     last: int
 
     def show(self, sql: str) -> str:
-        """The line of SQL with carets below the stretch, and `line 2, column 5` before it."""
+        """Return `line 2, column 5`, then the line of SQL with carets below the range."""
         begin = sql.rfind("\n", 0, self.first) + 1
         end = sql.find("\n", begin)
         line = sql[begin : end if end >= 0 else len(sql)]
@@ -86,7 +86,7 @@ class SqlSpan:
 
 
 def mark(tree: exp.Expr, origin: str, sql: str) -> exp.Expr:
-    """Note in every piece of a parsed text which text it stands in, and its first word."""
+    """Record on every node of a parsed text which text it comes from, and its first word."""
     _place_hints(tree, sql)
     for node in tree.walk():
         if "start" in node.meta:
@@ -96,7 +96,7 @@ def mark(tree: exp.Expr, origin: str, sql: str) -> exp.Expr:
 
 
 def _place_hints(tree: exp.Expr, sql: str) -> None:
-    """Say of hints where they stand in the text: the parser counts from the beginning of each comment."""
+    """Correct the places of hints, which the parser counts from the beginning of each comment."""
     hints = list(tree.find_all(exp.Hint))
     tokens = (
         [token for token in sqlglot.tokenize(sql, read="spark") if token.token_type.name == "HINT"] if hints else []
@@ -115,17 +115,17 @@ def _place_hints(tree: exp.Expr, sql: str) -> None:
 
 
 def word(node: exp.Func) -> str:
-    """The name of a function as the user wrote it, in capitals."""
+    """Return the name of a function as the user wrote it, in capitals."""
     return (written(node) or str(node.this if isinstance(node, exp.Anonymous) else node.sql_name())).upper()
 
 
 def written(node: exp.Expr) -> str:
-    """The word that a piece of parsed SQL begins with, as the user wrote it; empty where nobody did."""
+    """Return the first word of a piece of parsed SQL as the user wrote it; empty if the user did not write it."""
     return str(node.meta.get(_WORD) or "")
 
 
 def span(node: exp.Expr) -> SqlSpan | None:
-    """Where a piece of SQL stands, from its first to its last word that has a place."""
+    """Return the range of a piece of SQL, from its first to its last word that has a place; None if none has."""
     found = [each.meta for each in node.walk() if _ORIGIN in each.meta]
     if not found:
         return None

@@ -1,11 +1,13 @@
-"""What a checkpoint's state depends on, so that a changed query never runs over the state of another.
+"""The fingerprint of a plan: the facts that a checkpoint's state depends on.
 
-The fingerprint of a plan is a flat mapping of readable facts: per node the layout, keys and schemas that decide which
-bytes go into which shard. Two plans with equal fingerprints may share a checkpoint. Names, comments, filters below the
-state and anything above the last operator may change freely if no fact changes.
+It prevents a changed query from running over the state of another. A fingerprint is a flat mapping of readable facts:
+for each node, the layout, keys and schemas that decide which bytes go into which shard. Two plans with equal
+fingerprints may share a checkpoint. Names, comments, filters below the state and anything above the last operator may
+change freely as long as no fact changes.
 
 The facts come from one walk over the fields of the nodes and their calcs. A field counts unless its declaration says
-that state does not depend on it (`operators.field_roles`). Names and texts of facts are part of the checkpoint format.
+that state does not depend on it (`operators.field_roles`). The names and texts of facts are part of the checkpoint
+format.
 """
 
 from __future__ import annotations
@@ -43,12 +45,12 @@ Fingerprint = dict[str, str]
 
 
 def fingerprint(sink: PhysicalSink) -> Fingerprint:
-    """The facts of `sink`, by `<node>.<fact>`."""
+    """Return the facts of `sink`, by `<node>.<fact>`."""
     facts = {
         "sink.topic": sink.topic,
         "sink.mode": sink.mode,
         "sink.key": _text(sink.key) or "none",
-        # A batch that was written in part is completed by the other tasks: each row must be in the same one again.
+        # If a batch was written only in part, the remaining tasks complete it: each row must be in the same task again.
         "sink.rows": "shuffled by key" if sink.exchange else "from where they are",
     }
     for node in walk(sink):
@@ -57,7 +59,7 @@ def fingerprint(sink: PhysicalSink) -> Fingerprint:
 
 
 def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
-    """One line per fact that differs, naming it with both values; of lists, with what the other one has not."""
+    """Return one line per fact that differs, with both values; for lists, only the items that the other value lacks."""
     return [
         f"{fact}: {' -> '.join(_apart(before.get(fact, 'absent'), after.get(fact, 'absent')))}"
         for fact in sorted(before.keys() | after.keys())
@@ -66,12 +68,12 @@ def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
 
 
 def _first_policy(fact: str, before: Fingerprint) -> bool:
-    """Whether it is said for the first time what becomes of a row that fails: the query has met none such."""
+    """Whether the fact is an error policy that the checkpoint does not have yet: so far no row has failed."""
     return fact.endswith(".on_error") and fact not in before
 
 
 def _apart(*values: str) -> list[str]:
-    """Two values without the parts that they share; whole where only the order of their parts differs."""
+    """Return two values without the parts that they share; in full if only the order of their parts differs."""
     first, second = (value.split(", ") for value in values)
     only = [[part for part in first if part not in second], [part for part in second if part not in first]]
     return [", ".join(parts) or "none" for parts in only] if any(only) else list(values)
@@ -90,7 +92,7 @@ def _stage(*, fused: bool) -> Fingerprint:
 
 
 def _facts(value: Any) -> Fingerprint:
-    """The facts of a value's fields, and those that several fields say together."""
+    """Return the facts of a value's fields, and the facts that combine several fields."""
     facts, known = {}, _together(value)
     for each in fields(value):
         name, says, empty = each.metadata.get(FACT) or ("", "", "")
@@ -102,13 +104,13 @@ def _facts(value: Any) -> Fingerprint:
 
 
 def _counts(of: Field[Any], value: Any) -> bool:
-    """Whether a field that was given no name counts: it does, but for the default that earlier checkpoints have."""
+    """Whether a field without a fact name counts. A field at its default does not: older checkpoints omit it."""
     default = of.default_factory() if of.default_factory is not MISSING else of.default
     return FACT not in of.metadata and of.metadata.get(ROLE) not in ("aside", "child") and value != default
 
 
 def _fact(name: str, value: Any, says: str, empty: str) -> Fingerprint:
-    """The facts that a field says; those of what it holds, where that has names of its own."""
+    """Return the facts of a field; if its value has named facts of its own, return those."""
     match value:
         case SourceTable():
             return {"topic": value.topic, "mode": value.mode}
@@ -126,7 +128,7 @@ def _fact(name: str, value: Any, says: str, empty: str) -> Fingerprint:
 
 
 def _together(value: Any) -> Fingerprint:
-    """Facts that several fields say together."""
+    """Return the facts that combine several fields."""
     match value:
         case PhysicalRank():
             numbers = (name if of == value.ranking.function else f"{name} {of}" for name, of in value.numbers.items())
@@ -146,37 +148,37 @@ def _together(value: Any) -> Fingerprint:
 
 
 def _met(node: PhysicalLookup) -> str:
-    """How a lookup finds the right rows of a left one."""
+    """Return how a lookup finds the right rows of a left row."""
     if node.match is None:
         return "arrival" + ", what is met as a list" * (node.left.traits.mode != "append" or node.calc.refreshes)
     return f"{node.match.left} {node.match.comparison} {node.match.right}" + " of versions" * node.match.versions
 
 
 def _defines(matching: Matching) -> Iterator[tuple[str, str]]:
-    """The conditions of a pattern's variables."""
+    """Yield the conditions of a pattern's variables."""
     for name, each in zip(matching.sought.names, matching.conditions, strict=True):
         yield f"define {name}", "always" if each is None else _text(each)
         yield from () if each is None else _functions([each.condition], of=f"{name}'s ").items()
 
 
 def _digest(node: PhysicalNode) -> Fingerprint:
-    """What a digest of whole rows is made of, where a scan's rows are told apart by it."""
+    """Return the columns of the row digest, if the rows of a scan are distinguished by one."""
     if not isinstance(node, PhysicalScan) or all(each.column != ROW_DIGEST for each in node.calc.columns):
         return {}
     return {"digest": ", ".join(map(_text, node.calc.input.fields))}
 
 
 def _functions(expressions: Iterable[Expression], of: str = "") -> Fingerprint:
-    """Which functions of the job are called, and what stands for their code."""
+    """Return which functions of the job are called, and texts that identify their code."""
     called_ = dict.fromkeys(function for each in expressions for function in each.functions)
     return {f"{of}functions": ", ".join(map(called, called_))} if called_ else {}
 
 
 class _FactWalk(Walk):
-    """Values as checkpoints have them, in one line."""
+    """Texts of values as checkpoints store them, on one line."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """A value, whose columns have these names."""
+        """Return the text of a value whose columns have these names."""
         rule = rule_for(value, _TEXTS)
         return super().value(value, names) if rule is None else rule(value)
 
@@ -193,7 +195,7 @@ def _kept(time: ColumnTime | None) -> str:
 
 
 def _input(side: PhysicalInput) -> str:
-    # The TTL is left out: it may be changed at any time, rows then expire by the new one.
+    # The TTL is left out: it may be changed at any time, and rows then expire by the new one.
     if side.remade:
         return "made anew of the join below"
     how = f"{side.layout}, {'by arrival' if side.by_seq else 'as a multiset'}"
@@ -246,7 +248,7 @@ def _called_column(column: CalledColumn) -> str:
 
 
 def _on_error(node: PhysicalNode) -> Fingerprint:
-    """What becomes of rows that fail, where an expression of the calc or a result of the node's calls may."""
+    """Return the error policy, if an expression of the calc or a result of the node's calls may fail."""
     calc = node.calc
     computes = bool(calc.expands) or any(each.column is None for each in calc.expressions)
     if calc.on_error == "fail" or not (computes or any(call.fallible for call in _calls(node))):
@@ -261,7 +263,7 @@ def _calls(node: PhysicalNode) -> Sequence[PhysicalAggregateCall | PhysicalWindo
 
 
 _SEPARATORS: Mapping[type, str] = dict.fromkeys((Expand, PhysicalAggregateCall, PhysicalWindowCall, CalledColumn), "; ")
-"""Between values of these types; a comma between others."""
+"""Separators between values of these types; other values are separated by commas."""
 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     str: str,
@@ -283,4 +285,4 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     CalledColumn: _called_column,
     DefinedVariable: lambda each: f"{each.condition.text}{f' of {_text(each.calls)}' if each.calls else ''}",
 }
-"""How values of these types are written; others as a `Walk` writes them."""
+"""How values of these types are written; `Walk` writes all others."""

@@ -1,6 +1,7 @@
-"""What a query says that is likely meant otherwise, for `rowkind check` to tell: it is planned all the same.
+"""Lints: parts of a query that probably mean something else than intended, for `rowkind check` to report.
 
-Text in double quotes, which other systems take for a name, where it is called as a column is.
+The query is planned all the same. There is one lint: text in double quotes, which other systems read as a name, if a
+column has this name.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from rowkind.service.plan.pipeline import place, texts
 from rowkind.service.plan.sql.parse import parse
 
 _STANDS = (exp.Predicate, exp.Select, exp.Alias, exp.Group, exp.Ordered, exp.AggFunc, exp.Window, exp.Connector)
-"""Around a name that is a column; a function may well be given the name of a field."""
+"""Parents under which a text may be meant as a column. In other functions it may be the name of a field."""
 
 
 def lints(job: Job) -> Iterator[str]:
-    """Each with its place. Raises PlanError, JobError for what cannot be planned anyway."""
+    """Yield each lint with its place. Raises PlanError or JobError for a job that cannot be planned anyway."""
     trees = {origin: parse(sql, origin, place(job, origin)) for origin, sql in texts(job).items()}
     views = {name: tuple(_names(trees[f"views.{name}"])) for name in job.views}
     columns = {name: declared(job, name).names for name in job.tables}
@@ -32,19 +33,20 @@ def lints(job: Job) -> Iterator[str]:
             if (column := known.get(text.name.lower())) is not None and (at := span(text)) is not None:
                 sql = texts(job)[origin]
                 yield (
-                    f'{place(job, origin)}: "{text.name}" is text, as all is that stands in double quotes, and there '
-                    f"is a column {column}: write {column} for that, or '{text.name}' if text is meant, {at.show(sql)}"
+                    f'{place(job, origin)}: "{text.name}" is text, because double quotes are for text in '
+                    f"Spark, and there is a column {column}: write {column} for the column, or '{text.name}' "
+                    f"for text, {at.show(sql)}"
                 )
 
 
 def _known(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """The columns that a query may mean by a name, by that in lower case: of tables, views, and queries within it."""
+    """Return the columns that a query may refer to, by name in lower case: those of tables, views and inner queries."""
     read = [name for table in tree.find_all(exp.Table) for name in columns.get(table.name.lower(), ())]
     inner = [name for query in tree.find_all(exp.Query) if query is not tree for name in _names(query)]
     return {name.lower(): name for name in (*read, *inner)}
 
 
 def _names(query: exp.Expr) -> Iterator[str]:
-    """What a query calls its columns, but for those that a star stands for."""
+    """Yield the column names of a query, except those that a star stands for."""
     if isinstance(query, exp.Query):
         yield from (name for name in query.named_selects if name != "*")

@@ -1,4 +1,4 @@
-"""The operators that a plan knows: how each becomes physical, and how explain describes it. One line each."""
+"""The operators of a plan: how each becomes physical, and how explain describes it. One line each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rowkind.service.plan.translate import aggregates, joins, lookups, matches, 
 
 @dataclass(frozen=True)
 class PlannedOperator:
-    """An operator: its logical and its physical node, what makes one of the other, what describes it, and as what."""
+    """An operator: its logical and physical node, the functions that translate and describe it, and its kinds."""
 
     logical: type[LogicalNode]
     physical: type[PhysicalOperator]
@@ -73,7 +73,7 @@ OPERATORS = (
     ),
 )
 KINDS = ("sink", "scan", "union", *(kind for each in OPERATORS for kind in each.kinds))
-"""The kinds of steps of a plan that is explained."""
+"""The kinds of steps in an explained plan."""
 TRANSLATIONS: Mapping[type[LogicalNode], Callable[..., PhysicalOperator]] = {
     each.logical: each.translate for each in OPERATORS
 }
@@ -85,5 +85,5 @@ _DESCRIPTIONS: Mapping[type[PhysicalNode], Callable[..., NodeDescription]] = {
 
 
 def described(node: PhysicalNode) -> NodeDescription:
-    """What there is to know of a node, whoever consumes it."""
+    """Return the description of a node, independent of its consumer."""
     return _DESCRIPTIONS[type(node)](node)

@@ -1,13 +1,14 @@
 """The passes over a logical plan, in five phases.
 
     rewrite           the meaning of the SQL in the simplest algebra
-    time              what waits for a watermark, and which rows are final
+    time              which rows wait for a watermark, and which rows are final
     keys and state    exact inputs, rank strategies, layouts, TTLs, and when state is dropped
-    prune and share   the columns that are read, equal operators, state that is kept below already
-    check             what must hold: errors with their places
+    prune and share   the columns that are read, equal operators, and state that an operator below already keeps
+    check             the rules that a plan must satisfy: errors with their places
 
 A phase assumes what earlier phases ensure. tests/plan/test_phases.py runs each phase on the plans that the phases
-before it have made of all cases, and checks what it `ensures`. A phase runs once: it may rewrite what it has rewritten.
+before it make of all cases, and checks what the phase `ensures`. A phase runs only once: run again, it might rewrite
+its own output.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def unordered_matches(query: Query) -> Iterator[LogicalNode]:
 
 
 def changing_rows_in_patterns(query: Query) -> Iterator[LogicalNode]:
-    """The rows that patterns match and that stamps give a time are only inserted."""
+    """The inputs of row patterns and of stamps only insert."""
     for node in walk(query.root):
         if isinstance(node, LogicalMatch | LogicalStamp) and produced(node.input.input) != "append":
             yield node
@@ -112,7 +113,7 @@ def inexact_inputs(query: Query) -> Iterator[LogicalNode]:
 
 
 def unchosen_layouts(query: Query) -> Iterator[LogicalNode]:
-    """A join keeps an input of which each key has one row at most as one row per key."""
+    """A join stores an input as one row per key if each key has at most one row."""
     for node in walk(query.root):
         if isinstance(node, LogicalJoin) and any(_is_plain(node, side) for side in node.sides):
             yield node
@@ -123,7 +124,7 @@ def _is_plain(join: LogicalJoin, side: LogicalInput) -> bool:
 
 
 def uncarried_columns(query: Query) -> Iterator[LogicalNode]:
-    """What an operator reads in its rows, it carries."""
+    """An operator carries every column that it reads in its rows."""
     for node in walk(query.root):
         carried = {name for side in sides(node) for name in side.carried}
         read = node.reads if isinstance(node, LogicalUnary) else frozenset[str]()
@@ -139,7 +140,10 @@ def _columns_below(node: LogicalNode) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Phase:
-    """Passes that run one after the other, and what holds after them. `assumes` is what earlier phases ensure."""
+    """Passes that run one after the other, and the properties that hold after them.
+
+    `assumes` are properties that earlier phases ensure.
+    """
 
     name: str
     passes: tuple[Pass, ...]
@@ -147,7 +151,7 @@ class Phase:
     ensures: tuple[Violations, ...] = ()
 
     def __call__(self, query: Query) -> Query:
-        """The query behind all passes. Raises Refusal."""
+        """Return the query after all passes. Raises Refusal."""
         for each in self.passes:
             query = each(query)
         return query

@@ -1,4 +1,4 @@
-"""From the SQL of sinks to their physical plans."""
+"""The planning pipeline: from the SQL of sinks to their physical plans."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class PlannedQuery:
 
 
 def plan(job: Job, sink: str) -> PhysicalSink:
-    """The physical plan of one sink alone. Raises as `plan_query`."""
+    """Return the physical plan of one sink alone. Raises the same errors as `plan_query`."""
     return plan_query(job, [sink]).sinks[0]
 
 
 def plan_query(
     job: Job, sinks: Sequence[str], views: Kept | None = None, facts: Mapping[str, Fingerprint] | None = None
 ) -> PlannedQuery:
-    """The physical plans of sinks that run in one query.
+    """Return the physical plans of sinks that run in one query.
 
-    `views` are those that they share if that is known: a query whose sinks have become fewer keeps what it has. `facts`
-    are those of the checkpoints that sinks go on from.
+    `views` are the views that the sinks share, if they are known already: a query that has lost sinks then keeps its
+    plan. `facts` are the facts of the checkpoints from which sinks continue, by sink.
 
-    Raises PlanError, and JobError for a table whose columns cannot be known.
+    Raises PlanError, and JobError for a table whose columns cannot be determined.
     """
     built = [replace(_told(job, sink, partial(logical, job, sink)), recorded=(facts or {}).get(sink)) for sink in sinks]
     if views is None:
@@ -73,7 +73,7 @@ def _optimized(job: Job, query: Query) -> Query:
 
 
 def _told(job: Job, sink: str, do: Callable[[], _Done]) -> _Done:
-    """What is done for a sink; a refusal is told with its place."""
+    """Return the result of a planning step for a sink. A Refusal is raised as a PlanError with its place."""
     try:
         return do()
     except Refusal as refusal:
@@ -83,7 +83,7 @@ def _told(job: Job, sink: str, do: Callable[[], _Done]) -> _Done:
 
 
 def logical(job: Job, sink: str) -> Query:
-    """The logical plan before any pass. Raises Refusal, PlanError, JobError."""
+    """Return the logical plan before any pass. Raises Refusal, PlanError, JobError."""
     origin = f"sinks.{sink}.sql"
     functions = job_functions(job)
 
@@ -102,7 +102,7 @@ def logical(job: Job, sink: str) -> Query:
 
 
 def source_table(job: Job, table: str) -> SourceTable:
-    """A table of the job as the plan and the readers know it. Raises JobError, PlanError or a RegistryError."""
+    """Return a table of the job as the plan and the readers know it. Raises JobError, PlanError or a RegistryError."""
     of = job.tables[table]
     columns = declared(job, table)
     return SourceTable(
@@ -131,7 +131,7 @@ def source_table(job: Job, table: str) -> SourceTable:
 
 
 def _watermark(job: Job, table: str, columns: Record) -> Watermark | None:
-    """The watermark of a table, as the job file or the SQL of any query declares it. Raises PlanError."""
+    """Return the watermark of a table, as the job file or the SQL of any query declares it. Raises PlanError."""
     said = job.tables[table].watermark
     try:
         known = None if said is None else watermark(table, said, columns)
@@ -151,13 +151,13 @@ def _watermark(job: Job, table: str, columns: Record) -> Watermark | None:
 
 
 def texts(job: Job) -> dict[str, str]:
-    """All SQL of a job, by the field that it stands in."""
+    """Return all SQL of a job, by the field that contains it."""
     sinks = {f"sinks.{name}.sql": sink.sql for name, sink in job.sinks.items()}
     return sinks | {f"views.{name}": sql for name, sql in job.views.items()}
 
 
 def place(job: Job, field: str) -> str:
-    """A field of the job file, as messages begin with it."""
+    """Return the place of a field of the job file, in the form in which messages begin with it."""
     return f"{job.file}:{job.line(*field.split('.'))}: {field}"
 
 

@@ -1,4 +1,4 @@
-"""What the passes of the plan hand on."""
+"""The query that passes receive and return, and its hints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowkind.service.plan.logical.node import LogicalNode
 
 @dataclass(frozen=True)
 class TtlHint:
-    """One entry of a STATE_TTL hint, and where it stands; `on_expire` is None where it does not say."""
+    """One entry of a STATE_TTL hint, and its place in the SQL; `on_expire` is None if the hint does not set it."""
 
     ttl_ms: int
     at: exp.Expr
@@ -25,7 +25,7 @@ class TtlHint:
 
 @dataclass(frozen=True)
 class SkewHint:
-    """One entry of a SKEW hint: over how many shards the rows of one key are to be spread, and where it stands."""
+    """One entry of a SKEW hint: over how many shards the rows of one key are spread, and its place in the SQL."""
 
     shards: int
     at: exp.Expr
@@ -33,10 +33,10 @@ class SkewHint:
 
 @dataclass(frozen=True)
 class Query:
-    """What the passes hand on: the tree, whose root is the SELECT list, where it comes from and where it goes.
+    """A query as passes receive and return it: the plan tree, whose root is the SELECT list, its job and its sink.
 
-    `ttl_hints` are the STATE_TTL hints of the query by alias, `skew_hints` those that are called SKEW. `recorded` are
-    the facts of the checkpoint that the plan is to go on from (`service.plan.fingerprint`), None for none.
+    `ttl_hints` are the STATE_TTL hints of the query by alias, `skew_hints` the SKEW hints. `recorded` are the facts of
+    the checkpoint from which the plan continues (`service.plan.fingerprint`); None if there is no checkpoint.
     """
 
     job: Job
@@ -50,6 +50,6 @@ class Query:
 
     @property
     def outputs(self) -> Mapping[str, exp.Expr]:
-        """The SELECT list: what defines each column of the result."""
-        assert isinstance(self.root, LogicalProject), "the root is the SELECT list"
+        """The SELECT list: the expression of each column of the result."""
+        assert isinstance(self.root, LogicalProject), "the root of a query is a projection"
         return self.root.outputs

@@ -18,33 +18,33 @@ from rowkind.service.plan.logical.node import LogicalInput, LogicalNode
 Node = TypeVar("Node", bound=LogicalNode)
 AnyRule = TypeVar("AnyRule")
 Rules = Mapping[type[Any], Callable[[Any], LogicalNode]]
-"""What a pass does to nodes of a class or a shape."""
+"""The changes that a pass makes to nodes, by their class or shape."""
 Conditions = tuple[exp.Expr, ...]
 
 
 def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
-    """The nodes right below."""
+    """Return the nodes directly below."""
     return tuple(below.input if isinstance(below, LogicalInput) else below for below in children(node))
 
 
 def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    """The inputs of an operator, left before right; none of a node that keeps nothing."""
+    """Return the inputs of an operator, left before right; none for a node without state."""
     return tuple(below for below in children(node) if isinstance(below, LogicalInput))
 
 
 def first(node: LogicalNode) -> LogicalNode:
-    """The node right below, the left one of two."""
+    """Return the node directly below; the left one if there are two."""
     return inputs(node)[0]
 
 
 def over(node: Node, below: LogicalNode) -> Node:
-    """The node over another first input."""
+    """Return the node over another first input."""
     name = next(name for name, role in roles(type(node)) if role == "child")
     return replace(node, **{name: _over(getattr(node, name), lambda _: below)})
 
 
 def expressions(node: LogicalNode) -> tuple[exp.Expr, ...]:
-    """The expressions that a node computes, in the order of its fields."""
+    """Return the expressions that a node computes, in the order of its fields."""
     return tuple(_expressions(node))
 
 
@@ -64,23 +64,23 @@ def _expressions(value: Any) -> Iterator[exp.Expr]:
 
 
 def rewritten(root: LogicalNode, rules: Rules) -> LogicalNode:
-    """The tree with each node changed by the rule for its class, or else for its shape, over its changed inputs."""
+    """Return the tree with each node changed by the rule for its class, or else for its shape, from the inputs up."""
     return bottom_up(root, partial(changed, rules))
 
 
 def changed(rules: Rules, node: LogicalNode) -> LogicalNode:
-    """The node changed by the rule for its class, or else for its shape; itself if there is none."""
+    """Return the node changed by the rule for its class, or else for its shape; the node itself if there is no rule."""
     rule = rule_for(node, rules)
     return node if rule is None else rule(node)
 
 
 def rule_for(value: object, rules: Mapping[type[Any], AnyRule]) -> AnyRule | None:
-    """The rule for the class of a value, or else for its shape, which it inherits from; None if there is none."""
+    """Return the rule for the class of a value, or else for a shape that it inherits from; None if there is no rule."""
     return next((rules[of] for of in type(value).__mro__ if of in rules), None)
 
 
 def with_conditions(root: LogicalNode, change: Callable[[Conditions], Conditions]) -> LogicalNode:
-    """The tree with the conditions of filters and joins changed."""
+    """Return the tree with the conditions of filters and joins changed."""
     rules: Rules = {
         LogicalFilter: lambda node: replace(node, conjuncts=change(node.conjuncts)),
         LogicalJoin: lambda node: replace(node, condition=change(node.condition)),
@@ -89,14 +89,14 @@ def with_conditions(root: LogicalNode, change: Callable[[Conditions], Conditions
 
 
 def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """The node over changed inputs; the node itself if none changes, so that memoized facts about it are kept."""
+    """Return the node over changed inputs; the same node if none changes, so that memoized facts about it are kept."""
     before = {name: getattr(node, name) for name, role in roles(type(node)) if role == "child"}
     after = {name: _over(below, change) for name, below in before.items()}
     return node if all(after[name] is below for name, below in before.items()) else replace(node, **after)
 
 
 def _over(below: Any, change: Callable[[LogicalNode], LogicalNode]) -> Any:
-    """What a field of nodes below holds, over changed nodes; the same object if none changes."""
+    """Return the value of a child field with its nodes changed; the same object if none changes."""
     if isinstance(below, tuple):
         nodes = tuple(map(change, below))
         return below if all(new is old for new, old in zip(nodes, below, strict=True)) else nodes
@@ -107,12 +107,12 @@ def _over(below: Any, change: Callable[[LogicalNode], LogicalNode]) -> Any:
 
 
 def bottom_up(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """The tree with every node changed, each over its changed inputs."""
+    """Return the tree with every node changed, each over its changed inputs."""
     return change(with_inputs(node, lambda below: bottom_up(below, change)))
 
 
 def walk(node: LogicalNode) -> Iterator[LogicalNode]:
-    """The node and everything below it, inputs first, left before right."""
+    """Yield the node and everything below it, inputs first, left before right."""
     for child in inputs(node):
         yield from walk(child)
     yield node

@@ -1,4 +1,4 @@
-"""A view of the job in a plan."""
+"""A view of the job, as part of a plan."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class View:
-    """A view of the job, where a query uses it, and all of its columns by the names that they have there.
+    """A view of the job where a query uses it, and all of its columns by the names that they have there.
 
-    `kept` are the places of those columns that somebody reads, in whichever query, where the view is planned as it
-    stands because several do; None where it is planned as a part of this query.
+    `kept` is set if the view is used several times and is therefore planned on its own: the places of the columns that
+    any query reads. It is None if the view is planned as a part of this query.
     """
 
     name: str
@@ -19,5 +19,5 @@ class View:
 
     @property
     def wanted(self) -> set[str]:
-        """The columns that somebody reads."""
+        """The columns that any query reads."""
         return {self.columns[place] for place in self.kept or ()}

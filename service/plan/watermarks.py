@@ -1,9 +1,9 @@
 """The watermark of a table: a column or an expression of the row, less a delay.
 
     watermark: {column: placed, delay: 5s}                          in the job file
-    FROM orders WATERMARK placed DELAY OF INTERVAL 5 SECONDS        in SQL, as Spark has it: `sql.dialect`
+    FROM orders WATERMARK placed DELAY OF INTERVAL 5 SECONDS        in SQL, with Spark's syntax: `sql.dialect`
 
-It is one for the whole job, wherever it is said; and where it is said twice, the same.
+A watermark applies to the whole job, wherever it is declared. If it is declared twice, both must be the same.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ from rowkind.service.plan.sql.scope import Relation, Scope
 from rowkind.service.plan.sql.watermark_clause import TableWatermark
 from rowkind.service.plan.syntax import sql_text
 
-_DELAY = "a delay is a length of time such as 5s, an INTERVAL, or a CASE of INTERVALs"
+_DELAY = "the delay must be a length of time such as 5s, an INTERVAL, or a CASE of INTERVALs"
 
 
 def watermark(table: str, said: WatermarkSettings, declared: Record) -> Watermark:
-    """The watermark of a table with these columns, as the job file says it. Raises Refusal, with the field."""
+    """Return the watermark of a table with these columns, as the job file declares it. Raises Refusal.
+
+    The Refusal names the field of the job file.
+    """
     time = _said(said.column, "column", table, declared)
     of = less = _time(time, declared, "column")
     if isinstance(said.delay, str):
@@ -47,17 +50,17 @@ def watermark(table: str, said: WatermarkSettings, declared: Record) -> Watermar
 def with_clauses(
     table: str, known: Watermark | None, clauses: Sequence[TableWatermark], declared: Record
 ) -> Watermark | None:
-    """The watermark of a table that the job file may know, and that is declared by these clauses, too.
+    """Return the watermark of a table from the job file, if it declares one, and from WATERMARK clauses.
 
-    Raises Refusal where two of them are not the same.
+    Raises Refusal if two of the declarations differ.
     """
     where = "in the job file"
     for each in clauses:
         found = _of_clause(each, declared, known)
         if known is not None and _meaning(found) != _meaning(known):
             raise Refusal(
-                f"{table} has another watermark already, {_shown(known)} {where}, and a table has one for the whole "
-                f"job: write the same, or leave one of them out",
+                f"{table} already has another watermark, {_shown(known)} {where}, and all queries of a job "
+                "share it: write the same watermark, or remove one of the two",
                 each.clause,
             )
         if known is None:
@@ -69,11 +72,11 @@ def _of_clause(said: TableWatermark, declared: Record, known: Watermark | None) 
     delay = said.clause.args["delay"]
     months, days, rest = amount(delay)
     if months:
-        raise Refusal("a delay is in days or less: months are not all of one length", delay)
+        raise Refusal("the delay must be in days or shorter units, because months differ in length", delay)
     if (delay_us := days * DAY + rest) < 0:
         raise Refusal(_negative(), delay)
     of = _time(_resolved(said.clause.this, said.alias, declared), declared, at=said.clause.this)
-    # What SQL has no word for is the job file's, or what it is without one.
+    # Settings that SQL cannot express come from the job file, or else have their defaults.
     idle_ms = WatermarkSettings(column="").idle
     how = Watermark(of, of, delay_us, idle_ms)
     return how if known is None else replace(known, of=of, time=of, delay_us=delay_us)
@@ -90,27 +93,27 @@ def _shown(watermark: Watermark) -> str:
 
 
 def _time(tree: exp.Expr, declared: Record, field: str = "sql", at: exp.Expr | None = None) -> Expression:
-    """The time of a row, compiled. Raises Refusal for what is no time."""
+    """Compile the time of a row. Raises Refusal for an expression that is not a time."""
     try:
         time = compile_scalar(tree, {name: (name, declared.type(name)) for name in declared.names})
     except Refusal as refusal:
         raise Refusal(refusal.text, at, field) from None
     if family(time.type) not in ("timestamp", "local"):
-        raise Refusal(f"a watermark needs a TIMESTAMP, and {time.text} is {time.type.sql}{_instead(time)}", at, field)
+        raise Refusal(f"a watermark needs a TIMESTAMP, but {time.text} is {time.type.sql}{_instead(time)}", at, field)
     return time
 
 
 def _instead(time: Expression) -> str:
     match time.type.kind:
         case "long":
-            return f": write TIMESTAMP_MILLIS({time.text}), or TIMESTAMP_SECONDS or TIMESTAMP_MICROS of it"
+            return f": write TIMESTAMP_MILLIS({time.text}), or TIMESTAMP_SECONDS or TIMESTAMP_MICROS"
         case "string" | "date":
             return f": write CAST({time.text} AS TIMESTAMP)"
     return ""
 
 
 def _earlier(time: exp.Expr, delay: exp.Expr) -> exp.Expr:
-    """A time less a delay, which may depend on the row. Raises Refusal."""
+    """Return a time less a delay, which may depend on the row. Raises Refusal."""
     delay = delay.unnest()
     if isinstance(delay, exp.Case):
         less = delay.copy()
@@ -120,27 +123,27 @@ def _earlier(time: exp.Expr, delay: exp.Expr) -> exp.Expr:
             less.set("default", _earlier(time, less.args["default"]))
         return less
     if not isinstance(delay, exp.Interval | exp.Add | exp.Sub):
-        raise Refusal(f"{_DELAY}, and this is {sql_text(delay)}", field="delay")
+        raise Refusal(f"{_DELAY}, not {sql_text(delay)}", field="delay")
     try:
         parts = amount(delay)
     except (Refusal, AttributeError):
-        raise Refusal(f"{_DELAY}, and this is {sql_text(delay)}", field="delay") from None
+        raise Refusal(f"{_DELAY}, not {sql_text(delay)}", field="delay") from None
     if min(parts) < 0:
         raise Refusal(_negative(), field="delay")
     return exp.Sub(this=exp.paren(time.copy()), expression=delay.copy())
 
 
 def _negative() -> str:
-    return "a negative delay would make rows late that are in order: write how late they may come"
+    return "the delay cannot be negative, because rows in order would then be late: write how late rows may arrive"
 
 
 def _said(text: str, field: str, table: str, declared: Record) -> exp.Expr:
-    """The expression in a field of the job file. Raises Refusal."""
+    """Parse the expression in a field of the job file. Raises Refusal."""
     try:
         tree = sqlglot.parse_one(text, read=RowkindSql)
     except (SqlglotError, ValueError, TypeError, AttributeError, LookupError):
         wanted = "write a column, or an expression over the columns of the table" if field == "column" else _DELAY
-        raise Refusal(f"{text!r} cannot be read: {wanted}", field=field) from None
+        raise Refusal(f"{text!r} cannot be parsed: {wanted}", field=field) from None
     try:
         return _resolved(tree, table, declared)
     except Refusal as refusal:
@@ -148,5 +151,5 @@ def _said(text: str, field: str, table: str, declared: Record) -> exp.Expr:
 
 
 def _resolved(tree: exp.Expr, table: str, declared: Record) -> exp.Expr:
-    """The expression over the columns of the table, whatever it is called. Raises Refusal."""
+    """Return the expression over the columns of the table, under any alias of the table. Raises Refusal."""
     return Scope((Relation(table, {name: name for name in declared.names}),)).resolve(tree)

@@ -147,7 +147,7 @@ def _start(found: Mapping[str, list[Figures]]) -> Table:
         (who, f"{median(each.seconds for each in runs):.1f}", f"{median(each.cpu for each in runs):.1f}")
         for who, runs in found.items()
     ]
-    note = f"To the first committed rows; median of {len(found['Rowkind'])}, in turn. {machine()}."
+    note = f"Until the first committed rows; median of {len(found['Rowkind'])} runs, in turn. {machine()}."
     return Table("First result", ("", "s", "CPU s"), rows, note)
 
 
@@ -156,7 +156,7 @@ def _memory(found: Mapping[str, list[Figures]], rest: float) -> Table:
     kinds = sorted({kind for figures in last.values() for kind in figures.memory})
     rows = [(kind, *(_cell(figures, [kind]) for figures in last.values())) for kind in kinds]
     rows.append(("all", *(_cell(figures, kinds) for figures in last.values())))
-    return Table("Memory at rest", ("processes", *last), rows, f"MB (processes), {rest:.0f} s after the first.")
+    return Table("Memory at rest", ("processes", *last), rows, f"MB (processes), {rest:.0f} s after the first rows.")
 
 
 def _cell(figures: Figures, kinds: list[str]) -> str:

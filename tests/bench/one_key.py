@@ -50,9 +50,9 @@ def main() -> int:
             shown = [f"{before:,.0f} → {after:,.0f}" for before, after in zip(*found, strict=True)]
             rows.append([f"{tables} tables, {kind}", f"{each}", *shown])
             print(rows[-1], flush=True)
-    head = ["", "rows of a key", "rows kept", "KiB kept", "ms to come", "ms to be replaced"]
-    note = "With what two and more joins by one key give each other kept, and made anew. CPU time, operators alone."
-    table = Table("Joins by one key", head, rows, note)
+    head = ["", "rows of a key", "rows kept", "KiB kept", "ms to insert", "ms to update"]
+    note = "Intermediate results of joins on one key: stored → recomputed. CPU time of the operators alone."
+    table = Table("Joins on one key", head, rows, note)
     print(table.text())
     if given.write:
         page.write("one key", [table])

@@ -8,7 +8,7 @@ what DuckDB makes of the tables as they stand.
 - `rows/s`: of a core, while the tables come; `changes/s`: the same while rows change. What a query does not read is not
   counted.
 - `CPU s/M`: per million rows, of both together. `peak`: the most memory of the process, before the comparison.
-- `state`: rows and bytes that the operators keep in the end; `most in`: the one that keeps most, and how many rows.
+- `state`: rows and bytes in state at the end; `largest in`: the operator with the most rows, and their number.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def _table(found: Sequence[Mapping[str, object]], scale: float) -> Table:
-    head = ("query", "rows/s", "changes/s", "CPU s/M", "peak MB", "state rows", "state MB", "most in", "result")
+    head = ("query", "rows/s", "changes/s", "CPU s/M", "peak MB", "state rows", "state MB", "largest in", "result")
     rows = []
     for each in found:
         numbers = [f"{each[name]:,.0f}" for name in ("rate", "changes")]

@@ -19,6 +19,7 @@ GENERATED = ("constructs.md", "licences.md", "plan-document.md", "sql-reference.
 """Pages that consist of examples or lists."""
 FEWEST_WORDS = 6
 _BLOCK = re.compile(r"(?s:```.*?```)|^( {4}|\||#|<).*$", re.MULTILINE)
+_PARAGRAPH = re.compile(r"\n\s*(?:\n|(?=(?:[-*]|\d+\.) ))")
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*(\"])")
 
 
@@ -30,7 +31,7 @@ def pages() -> list[Path]:
 
 def sentences_of(text: str) -> Iterator[str]:
     """The sentences of a text, without code blocks, tables and headings."""
-    for paragraph in re.split(r"\n\s*\n", _BLOCK.sub("", text)):
+    for paragraph in _PARAGRAPH.split(_BLOCK.sub("", text)):
         for sentence in _END.split(" ".join(paragraph.split())):
             if len(sentence.split()) >= FEWEST_WORDS:
                 yield sentence

@@ -58,7 +58,7 @@ def test_a_job_file_is_written_over_only_if_that_is_said(tmp_path: Path) -> None
     job.write_text("mine")
     refused = CliRunner().invoke(main, ["import", str(script), "-o", str(job)])
     assert (refused.exit_code, job.read_text()) == (2, "mine")
-    assert refused.stderr == f"rowkind: {job} is there already: choose another name, or say --overwrite\n"
+    assert refused.stderr == f"rowkind: {job} already exists: choose another name, or use --overwrite\n"
     assert CliRunner().invoke(main, ["import", str(script), "-o", str(job), "--overwrite"]).exit_code == 0
     assert job.read_text() == script.with_suffix(".yaml").read_text()
 
@@ -99,15 +99,15 @@ def _tried(job: Path, changes: Path, sink: str) -> list[object]:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("SELECT 1;", "f.sql:1:1: SELECT is not carried over: a query that only prints is no sink"),
-        ("CREATE TABLE t (a INT)", "this cannot be a job: no INSERT INTO … SELECT writes a result"),
+        ("SELECT 1;", "f.sql:1:1: SELECT is not carried over: its result is only printed"),
+        ("CREATE TABLE t (a INT)", "the script cannot be converted to a job: no INSERT INTO … SELECT writes a result"),
         ("INSERT INTO o SELECT a FROM t", "INSERT INTO o is left out: there is no CREATE TABLE o"),
-        (f"{HEAD}INSERT INTO o SELECT id FROM t;", "its query has 1 columns, and the table 2"),
+        (f"{HEAD}INSERT INTO o SELECT id FROM t;", "its query has 1 column, but the table has 2"),
         (f"{HEAD}INSERT INTO o SELECT id, b FROM t;", "f.sql:3:26: INSERT INTO o is left out: t has no column b"),
-        (f"{HEAD}INSERT INTO o SELECT id, SUM(a) FROM t GROUP BY id;", "an append sink takes inserts only"),
+        (f"{HEAD}INSERT INTO o SELECT id, SUM(a) FROM t GROUP BY id;", "an append sink accepts only inserts"),
         (f"{HEAD}INSERT INTO o SELECT id, 'open FROM t;", "a quotation mark or a comment is not closed"),
-        (f"{HEAD}INSERT INTO o SELECT id a b c FROM t;", "this is not SQL"),
-        ("", "this cannot be a job"),
+        (f"{HEAD}INSERT INTO o SELECT id a b c FROM t;", "syntax error"),
+        ("", "the script cannot be converted to a job"),
     ],
 )
 def test_what_is_no_job_is_refused_with_its_place(script: str, reason: str) -> None:
@@ -124,7 +124,7 @@ def test_what_is_no_job_is_refused_with_its_place(script: str, reason: str) -> N
         ("SET 'table.exec.mini-batch.enabled' = 'true';", "table.exec.mini-batch.enabled is left out"),
         ("ALTER TABLE t ADD b INT;", "f.sql:1:1: ALTER is not carried over: change the CREATE statement instead"),
         ("EXPLAIN SELECT 1;", "EXPLAIN is left out: `rowkind explain` shows the plan"),
-        ("CREATE TABLE w (a MAP<INT, INT>) WITH ('connector' = 'kafka');", "the keys of a MAP are STRING here"),
+        ("CREATE TABLE w (a MAP<INT, INT>) WITH ('connector' = 'kafka');", "the keys of a MAP must be STRING, not INT"),
         ("CREATE TABLE w LIKE nothing;", "there is no table nothing above"),
         ("CREATE VIEW v AS SELECT a SIMILAR TO 'x' FROM t;", "f.sql:1:27: the view v is left out: SIMILAR TO"),
         ("INSERT INTO o VALUES (1, 2);", "f.sql:1:15: INSERT INTO … VALUES writes rows once"),
@@ -183,7 +183,7 @@ def test_a_key_has_its_own_format(tmp_path: Path, key: str, value: str, *, type_
     file = tmp_path / "job.yaml"
     file.write_text(found.text)
     assert load(file, {}).tables["s"].key_format == expected
-    assert not any("the key is" in note for note in found.notes)
+    assert not any("the key has the format" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_inserts_into_one_table_are_one_sink() -> None:
 def test_inserts_of_different_columns_are_not_united() -> None:
     """Values must not come under the columns of another INSERT: the sink is left out, and why is said."""
     more = "INSERT INTO o (n, id) SELECT 1, id FROM t;"
-    with pytest.raises(ScriptError, match="its INSERTs name different columns"):
+    with pytest.raises(ScriptError, match="its INSERTs list different columns"):
         imported("f.sql", f"{HEAD}{INSERT} {more}")
 
 

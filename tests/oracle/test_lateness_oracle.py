@@ -108,9 +108,9 @@ def test_what_is_corrected_is_no_append_stream(tmp_path: Path) -> None:
     with pytest.raises(PlanError) as caught:
         running(tmp_path, "append", sql, "mode: append", ALLOWED)
     assert (
-        "sinks.result.mode: an append sink takes inserts only, but rows of a may be late by `allowed_lateness`, and "
-        "correct what has gone out: leave `allowed_lateness` out of the watermark, so what is late is left out, or "
-        "give the sink mode upsert or retract"
+        "sinks.result.mode: an append sink accepts only inserts, but rows of a may be late by `allowed_lateness`, and "
+        "would correct rows that have been emitted: remove `allowed_lateness` from the watermark, so that late rows "
+        "are dropped, or give the sink mode upsert or retract"
     ) in str(caught.value)
 
 

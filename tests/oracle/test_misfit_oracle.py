@@ -134,7 +134,7 @@ def test_the_job_stops_at_the_row_after_which_a_sum_does_not_fit(tmp_path: Path,
     with pytest.raises(ExpressionError) as error:
         folded(tmp_path, sql, {"t": TABLE}, BOTH)
     assert FAILING[sql] in str(error.value)
-    assert "on the row that came with change 2 of t" in str(error.value)
+    assert "on the row from change 2 of t" in str(error.value)
 
 
 @pytest.mark.parametrize("sql", ["SELECT TRY_SUM(v) AS s FROM t", "SELECT TRY_SUM(d) AS s FROM t"])

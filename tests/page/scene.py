@@ -69,7 +69,7 @@ def troubled(of: Job) -> Monitor:
     monitor.warns(
         {"orders": "table orders: 104 of the last 900 records, 11.6 %, were no row: see the dead letter topic."}
     )
-    reason = "Sink order_payments: a row was to be taken back from topic order-payments, which is an append topic"
+    reason = "Sink order_payments: the query retracts a row, but topic order-payments is an append topic"
     failure = QueryFailedError(name, reason, AppendOnlyError)
     monitor.failed(name, str(failure), incident(time.time(), name, failure))
     return monitor

@@ -69,9 +69,9 @@ def test_the_overview_compares_the_jobs_and_leads_to_each(browser: Browser, port
     page = opened(browser, port)
     expect(page.get_by_role("heading", level=1)).to_have_text("All jobs in the folder jobs")
     works = page.locator(".jobs li").first
-    for number in ("read", "written", "still to read", "last batch", "restarts"):
+    for number in ("read", "written", "lag", "last batch", "restarts"):
         expect(works.get_by_text(number, exact=True)).to_be_visible()
-    expect(page.locator(".jobs li").nth(2)).to_contain_text("starting again, for the 3rd time; it last ended because")
+    expect(page.locator(".jobs li").nth(2)).to_contain_text("restarting for the 3rd time; it last ended because")
     assert page.evaluate(CARET) == pytest.approx(0, abs=1)
     for name, says in (("works", "order_payments"), ("first", "no answer from Kafka"), ("broken", "amuont")):
         page.get_by_role("link", name=name, exact=True).click()
@@ -93,7 +93,7 @@ def test_the_overview_follows_the_jobs_and_stands_still_if_told_to(
     service.refused.clear()
     with pytest.raises(AssertionError):
         expect(page.locator(".jobs li")).to_have_count(3, timeout=3_000)
-    page.get_by_role("button", name="go on").press("Space")
+    page.get_by_role("button", name="resume").press("Space")
     expect(page.locator(".jobs li")).to_have_count(3, timeout=20_000)
     page.close()
 
@@ -104,7 +104,7 @@ def test_the_page_of_a_job_follows_its_end_and_its_return(browser: Browser, port
     expect(page.get_by_role("link", name="explain", exact=True)).to_be_visible()
     jobs.failing(service.members[Path("jobs/works.yaml")], 1)
     expect(page.get_by_role("status")).to_have_text("failed", timeout=20_000)
-    expect(page.get_by_role("main")).to_contain_text("It is started again in")
+    expect(page.get_by_role("main")).to_contain_text("It is restarted in")
     expect(page.get_by_role("link", name="explain", exact=True)).to_have_count(0)
     jobs.starting(service.members[Path("jobs/works.yaml")])
     expect(page.get_by_role("status")).to_have_text("running", timeout=20_000)

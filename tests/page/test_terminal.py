@@ -46,19 +46,19 @@ def test_the_view_has_every_step_and_is_no_wider_than_the_terminal(monitor: Moni
     if width > 100:
         assert "shard 3 is 3.3 times the mean" in text
         assert "17 dead letters" in text
-    assert "catches up" in text
+    assert "main: catching up" in text
     assert " left" in text
     assert max(map(len, text.splitlines())) <= width
 
 
 def test_the_view_shows_long_work_and_why_a_query_failed(monitor: Monitor) -> None:
     """With the time that is left, and with what to do."""
-    with monitor.works.work("query main takes in its savepoint", "files") as told:
+    with monitor.works.work("query main copies its savepoint", "files") as told:
         told(30, 40)
         assert "30 of 40 files" in drawn(monitor, 110)
     text = drawn(scene.troubled(scene.job()), 110)
-    assert "a row was to be taken back from topic order-payments" in text
-    assert "→ Give the sink the mode retract or upsert" in text
+    assert "the query retracts a row, but topic order-payments" in text
+    assert "→ Set the sink's mode to retract or upsert" in text
 
 
 def test_the_view_lists_what_feeds_an_operator_above_it() -> None:
@@ -123,7 +123,7 @@ def test_top_shows_a_job_from_afar(monitor: Monitor) -> None:
         assert "query main running" in done.output
         refused = CliRunner().invoke(main, ["top", f"http://ops:falsch@127.0.0.1:{server.port}/"])
     assert refused.exit_code == 3
-    assert "wants a login" in refused.output
+    assert "requires a login" in refused.output
     assert "falsch" not in refused.output
 
 
@@ -147,7 +147,7 @@ def test_top_shows_all_jobs_of_a_service(monitor: Monitor) -> None:
     assert f"rowkind top http://127.0.0.1:{server.port}/jobs/NAME" in everything.output
     assert "query main running" in one.output
     assert (ended.exit_code, mistyped.exit_code) == (3, 2)
-    assert "job first does not run: While connecting" in ended.output
+    assert "job first is not running: While connecting" in ended.output
     assert "there is no job wroks" in mistyped.output
     assert "works, first, broken" in mistyped.output
     assert "geheim" not in everything.output + ended.output + mistyped.output
@@ -158,7 +158,7 @@ def test_top_says_that_there_is_one_job_alone(monitor: Monitor) -> None:
     with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard()) as server:
         done = CliRunner().invoke(main, ["top", f"http://127.0.0.1:{server.port}/jobs/shop"])
     assert done.exit_code == 2
-    assert "one job alone, orders-payments" in done.output
+    assert "only one job, orders-payments" in done.output
 
 
 @pytest.mark.parametrize("path", ["/jobs/shop", "", "/file"])
@@ -171,11 +171,11 @@ def test_top_says_what_is_no_rowkind(path: str, tmp_path: Path) -> None:
         done = CliRunner().invoke(main, ["top", f"http://127.0.0.1:{server.server_port}{path}"])
         server.shutdown()
     assert done.exit_code == 3
-    assert "no status page of Rowkind" in done.output
+    assert "not a status page of" in done.output
 
 
 @pytest.mark.parametrize(
-    ("url", "code", "says"), [("ftp://a", 2, "no address"), ("http://127.0.0.1:1", 3, "nothing answers")]
+    ("url", "code", "says"), [("ftp://a", 2, "not the address"), ("http://127.0.0.1:1", 3, "nothing answers")]
 )
 def test_top_says_why_it_has_nothing_to_show(url: str, code: int, says: str) -> None:
     """In a line, with what to do."""
@@ -204,7 +204,7 @@ def test_top_follows_the_job_on_a_terminal(monitor: Monitor) -> None:
         until("batch 39")
         monitor.progress("main", scene.progress(77, 300))
         until("batch 77")
-    until("above is the last that it said")
+    until("above is the last known status")
     top.send_signal(signal.SIGINT)
     assert top.wait(30) == 0
     os.close(reader)

@@ -140,7 +140,7 @@ def test_a_chart_shows_stages_and_edges(tmp_path: Path) -> None:
 def test_text_tells_a_stage_from_a_shuffle(tmp_path: Path) -> None:
     """The tree says where rows are added up before they are shuffled, and where nothing is shuffled."""
     said = " ".join(explain([_plan(_case(FUSED), tmp_path)]).split())
-    assert "exchange to join_1 as its right, in the same stage: nothing is shuffled" in said
+    assert "exchange to join_1 as its right, in the same stage, without a shuffle" in said
     assert "exchange to aggregate_1, added up in each task first, then shuffled by" in said
 
 
@@ -149,14 +149,14 @@ def test_not_in_shows_its_facts_and_its_price(tmp_path: Path) -> None:
     said = explain([_plan(_case(NOT_IN), tmp_path)])
     assert "whether payments has rows" in said
     assert "whether payments has NULLs" in said
-    assert "NOT EXISTS costs none of that" in said
+    assert "NOT EXISTS avoids this" in said
     assert "to anti_join_1, on every shard" in said
 
 
 @pytest.mark.parametrize(
     ("sql", "advice"),
     [
-        ("SELECT MAX(quantity) AS m FROM moves", "keeps all different values for MAX(moves.quantity)"),
+        ("SELECT MAX(quantity) AS m FROM moves", "keeps all distinct values for MAX(moves.quantity)"),
         (
             "SELECT * FROM (SELECT item, ROW_NUMBER() OVER (ORDER BY shop) AS n FROM moves) t WHERE n <= 2",
             "has no PARTITION BY",
@@ -166,8 +166,8 @@ def test_not_in_shows_its_facts_and_its_price(tmp_path: Path) -> None:
             "rank_1 keeps every row of moves",
         ),
         ("SELECT p.method, c.page FROM payments p CROSS JOIN clicks c", "no equal key"),
-        ("SELECT customer_id, name FROM customers", "make customers a retract table with `exact: true`"),
-        ("SELECT customer_id, SUM(amount) AS s FROM orders GROUP BY customer_id", "say `exact: true` of orders"),
+        ("SELECT customer_id, name FROM customers", "declare customers as a retract table with `exact: true`"),
+        ("SELECT customer_id, SUM(amount) AS s FROM orders GROUP BY customer_id", "add `exact: true` to orders"),
     ],
 )
 def test_advice_names_what_is_dear(sql: str, advice: str, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_advice_names_state_that_only_grows(tmp_path: Path) -> None:
     case = _case("SELECT o.order_id, c.name FROM orders o JOIN customers c ON o.order_id = c.customer_id")
     job = case.job(tmp_path)
     said = explain([plan(job.model_copy(update={"ttl": None}), "result")])
-    assert "without a ttl rows are kept for ever in join_1 (orders and customers)" in said
+    assert "without a ttl, rows are kept indefinitely in join_1 (orders and customers)" in said
 
 
 def test_one_document_has_all_sinks(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_one_document_has_all_sinks(tmp_path: Path) -> None:
     assert Page(page).open == []
     assert "&lt;b&gt;" in page
     assert "<b>'" not in page
-    assert _explained(job).startswith("query main: 2 sinks over 1 table, nothing is kept\n\nsink first: append")
+    assert _explained(job).startswith("query main: 2 sinks over 1 table, no state\n\nsink first: append")
 
 
 SHARED = """
@@ -234,7 +234,7 @@ def test_what_two_sinks_share_is_described_once(tmp_path: Path) -> None:
         [],
     )
     assert (first["filter"], second["filter"]) == ("spent.total > 100", "s.total < 10")
-    assert "same as        aggregate_1 of sink big: it is there once" in _explained(job)
+    assert "same as        aggregate_1 of sink big: the step runs only once" in _explained(job)
     chart = Chart(_explained(job, "--format", "mermaid"))
     assert [name for name in chart.nodes if "aggregate_1" in name] == ["p1_aggregate_1"]
     assert ("p1_aggregate_1", "-->", "p2_sink_small") in chart.edges

@@ -76,7 +76,7 @@ ADVICE = {
     ),
     "NEXT": Advice(
         match("MEASURES A.id AS a PATTERN (A) DEFINE A AS NEXT(A.v) > A.v"),
-        "PATTERN (A B) DEFINE B AS B.x > A.x, and go on with it by AFTER MATCH SKIP TO B",
+        "PATTERN (A B) DEFINE B AS B.x > A.x, and write AFTER MATCH SKIP TO B",
         match("MEASURES A.id AS a AFTER MATCH SKIP TO B PATTERN (A B) DEFINE B AS B.v > A.v"),
         [(3,), (4,)],
     ),
@@ -95,19 +95,19 @@ ADVICE = {
     ),
     "no row": Advice(
         match("MEASURES COUNT(A.id) AS n PATTERN (A*) DEFINE A AS A.v < 80"),
-        "with + in place of *",
+        "with + instead of *",
         match("MEASURES COUNT(A.id) AS n PATTERN (A+) DEFINE A AS A.v < 80"),
         [(2,), (1,)],
     ),
     "an anchor": Advice(
         match("MEASURES A.id AS a PATTERN (^ A)"),
-        "give the variable a condition in DEFINE",
+        "use a condition in DEFINE",
         match("MEASURES A.id AS a PATTERN (A) DEFINE A AS A.before IS NULL", BEFORE),
         [(1,)],
     ),
     "an exclusion": Advice(
         match("ALL ROWS PER MATCH PATTERN (A {- B+ -}) DEFINE B AS B.v < LAST(v, 1)"),
-        "leave rows out in WHERE by CLASSIFIER()",
+        "filter rows by CLASSIFIER() in WHERE",
         "SELECT id FROM ("
         + match("MEASURES CLASSIFIER() AS c ALL ROWS PER MATCH PATTERN (A B+) DEFINE B AS B.v < LAST(v, 1)")
         + ") WHERE c <> 'B'",
@@ -121,7 +121,7 @@ ADVICE = {
     ),
     "rows of two variables": Advice(
         match(SUMS.format("SUM(A.v + B.v)")),
-        "write a call for each",
+        "write a separate call for each",
         match(SUMS.format("SUM(A.v) + SUM(B.v)")),
         [(170,), (159,)],
     ),
@@ -141,23 +141,23 @@ ADVICE = {
         FIRST_FALL,
     ),
     "no watermark": Advice(match(PAIRS, "unmarked"), "`watermark: {column: …, delay: …}`", match(PAIRS), FIRST_FALL),
-    "backwards": Advice(match(PAIRS, order="ts DESC"), "leave DESC out", match(PAIRS, order="ts"), FIRST_FALL),
+    "backwards": Advice(match(PAIRS, order="ts DESC"), "remove DESC", match(PAIRS, order="ts"), FIRST_FALL),
     "a partition that is computed": Advice(
         "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY v % 2 ORDER BY ts MEASURES COUNT(*) AS n PATTERN (A A)) AS m",
-        "compute it in a derived table",
+        "compute the expression in a derived table",
         "SELECT * FROM (SELECT v % 2 AS p, ts FROM t) "
         "MATCH_RECOGNIZE (PARTITION BY p ORDER BY ts MEASURES COUNT(*) AS n PATTERN (A A)) AS m",
         [(0, 2), (0, 2), (1, 2)],
     ),
     "groups": Advice(
         match("MEASURES A.v AS a PATTERN (A) DEFINE A AS A.v > 1", COUNTED),
-        "order it by the end of a window",
+        "order by the end of a window",
         match("MEASURES A.v AS a PATTERN (A) DEFINE A AS A.v > 1", HOURS),
         [(2,), (2,)],
     ),
     "LEAD": Advice(
         match(RISE.format("A.id"), "(SELECT *, LEAD(v) OVER (ORDER BY ts) AS after FROM t)"),
-        "let OVER look back, or ahead by RANGE and an INTERVAL",
+        "use only frames that look back, or ahead by RANGE and an INTERVAL",
         match(RISE.format("A.id"), BEFORE),
         [(3,)],
     ),

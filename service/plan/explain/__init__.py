@@ -1,1 +1,1 @@
-"""A plan for people and for programs: as a tree, JSON, a flowchart or a page."""
+"""Renders a physical plan for readers and programs: as a tree, JSON, a flowchart or an HTML page."""

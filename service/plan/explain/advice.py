@@ -1,4 +1,4 @@
-"""Advice on a plan: what costs more than it may have to, and what grows for ever."""
+"""Advice on a plan: unnecessary costs, and state that grows without bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowkind.service.plan.operators import described
 
 
 def advice(sink: PhysicalSink) -> Iterator[Advice]:
-    """That of each node, in the order of the data; then what concerns several, and the sink."""
+    """Yield the advice of each node in the order of the data, then the advice on the whole plan and on the sink."""
     for node in walk(sink.input):
         yield from described(node).advice
     yield from _on_time(sink)
@@ -20,7 +20,7 @@ def advice(sink: PhysicalSink) -> Iterator[Advice]:
 
 
 def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
-    """One piece of advice for all state that only grows."""
+    """Yield one piece of advice for all state that only grows, and one for each node that a watermark would help."""
     found: list[str] = []
     first = ""
     for node in walk(sink.input):
@@ -30,7 +30,7 @@ def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
             found.append(f"{node.node} ({' and '.join(dict.fromkeys(each.of for each in endless))})")
     if found := list(dict.fromkeys(found)):
         shown = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
-        text = f"without a ttl rows are kept for ever in {shown}: set `ttl` if old rows may be forgotten."
+        text = f"without a ttl, rows are kept indefinitely in {shown}: set `ttl` if old rows may be dropped."
         yield Advice(first, "no ttl", text)
     for node in walk(sink.input):
         if not isinstance(node, PhysicalJoin | PhysicalAggregate | PhysicalRank) or not node.unmarked:
@@ -42,7 +42,7 @@ def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
 def _unmarked(name: str, columns: Sequence[str]) -> str:
     pairs = [column.rpartition(".") for column in columns]
     shown = " and ".join(f"`watermark: {{column: {column}, delay: 5s}}` on {table}" for table, _, column in pairs)
-    return f"{name} would let go of its rows as time passes, without a ttl, with {shown}."
+    return f"{name} would evict rows as time passes, without a ttl, if you set {shown}."
 
 
 def _on_sink(sink: PhysicalSink) -> Iterator[Advice]:
@@ -51,16 +51,16 @@ def _on_sink(sink: PhysicalSink) -> Iterator[Advice]:
         yield Advice(
             sink.name,
             "shuffle to the sink",
-            f"the sink's key ({', '.join(sink.key)}) is not what the rows come partitioned by, nor does it fix that "
-            f"for good, which costs one more shuffle per batch. The primary_key of a table that only inserts fixes its "
-            f"rows.",
+            f"rows are not partitioned by the sink's key ({', '.join(sink.key)}), and the key does not "
+            "determine the columns that they are partitioned by, so each batch needs one more shuffle. In an "
+            "append table with a primary_key, the key determines all columns.",
         )
     if sink.mode == "retract" and not sink.key and (keys := below.traits.unique_keys) and keys[0]:
         yield Advice(
             sink.name,
             "sink without key",
-            f"the sink has no key, so an update is written as -D and +I. With `key: [{', '.join(keys[0])}]` it is "
-            f"written as -U and +U, and all changes of a row go to one partition.",
+            f"the sink has no key, so an update is written as -D and +I. With `key: [{', '.join(keys[0])}]`, an "
+            "update is written as -U and +U, and all changes of a row go to one partition.",
         )
 
 

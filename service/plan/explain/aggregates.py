@@ -1,4 +1,4 @@
-"""What a plan says of aggregates."""
+"""How a plan describes aggregates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowkind.service.python.function import PythonFunction
 
 
 def aggregate(node: PhysicalAggregate) -> NodeDescription:
-    """Its groups and calls, and what it keeps of each group."""
+    """Describe an aggregate: its groups, its calls and the state of each group."""
     state = tuple(_state(node))
     title, said = _fact(node) if node.calc.key.constant is not None else _aggregate(node)
     return NodeDescription("aggregate", title, said, state=state, advice=tuple(_advice(node, state)))
@@ -34,7 +34,7 @@ def _aggregate(node: PhysicalAggregate) -> tuple[str, StepValues]:
     said = AggregateValues(by, [NamedCall(call.name, _written(call)) for call in aggregation.calls])
     calls, group = ", ".join(map(_call, aggregation.calls)), ", ".join(by)
     if not calls:
-        return f"DISTINCT {group}" if group else "one row, whatever the rows are", said
+        return f"DISTINCT {group}" if group else "one row, independent of the input", said
     return f"{calls} over all rows" if aggregation.is_global else f"{calls} GROUP BY {group}", said
 
 
@@ -43,7 +43,7 @@ def _call(call: PhysicalAggregateCall) -> str:
 
 
 def _written(call: PhysicalAggregateCall) -> str:
-    # Where the plan itself wants to count, there is no call in the SQL.
+    # A count that the planner adds itself is not in the SQL.
     return "COUNT(*)" if call.function == "count" and not call.arguments and call.filter is None else call.text
 
 
@@ -55,9 +55,9 @@ def _state(node: PhysicalAggregate) -> Iterator[StepState]:
         own = call.function
         if isinstance(own, PythonFunction) and own.views:
             texts = [f"{view.kind} {view.name}" for view in own.views]
-            layout = f"the {' and the '.join(texts)} of {own.name}, in each group, an entry for each element"
+            layout = f"the {' and the '.join(texts)} of {own.name} in each group, with an entry for each element"
             shown = values(node.input, "views", calls=[call.text])
-            yield StepState("views", shown, of, layout, "the function keeps them", ttl, kept)
+            yield StepState("views", shown, of, layout, "the function stores them", ttl, kept)
     calls = [
         call
         for call in aggregation.calls
@@ -68,7 +68,7 @@ def _state(node: PhysicalAggregate) -> Iterator[StepState]:
         texts = list(dict.fromkeys(call.text for call in calls))
         reasons = list(dict.fromkeys(map(_why_all, calls)))
         where = "" if aggregation.is_global else " in each group"
-        layout = f"all different values for {', '.join(texts)}{where}"
+        layout = f"all distinct values for {', '.join(texts)}{where}"
         shown = values(node.input, "values", calls=texts)
         yield StepState("values", shown, of, layout, ", and ".join(reasons), ttl, kept)
 
@@ -78,34 +78,41 @@ def _groups(node: PhysicalAggregate) -> StepState:
     ttl, closing, ending = aggregation.ttl_ms, aggregation.closing, aggregation.ending
     shown = values(node.input, "one row per key", closing)
     if aggregation.is_global:
-        what = f"one row, with what has been added up so far{_told_apart(aggregation)}"
-        return StepState("groups", shown, of, what, None, None, "for ever")
-    added = "what has been added up so far" if aggregation.calls else "how many rows it has"
-    what = f"one row per group, with {added}{_told_apart(aggregation)}"
+        what = f"one row with the aggregated values{_told_apart(aggregation)}"
+        return StepState("groups", shown, of, what, None, None, "indefinitely")
+    added = "the aggregated values" if aggregation.calls else "its row count"
+    what = f"one row per group with {added}{_told_apart(aggregation)}"
     endless = ttl is None and closing is None and ending is None and not comes_alive(node.input)
     kept = for_long(ttl, node.input, closing) if ending is None else until(ending.clock, ending.at)
     return StepState("groups", shown, of, what, None, ttl, kept, endless=endless)
 
 
 def _why_all(call: PhysicalAggregateCall) -> str:
-    """Why all values of a call are kept."""
+    """Return the reason why all values of a call are kept."""
     if call.function in ARRIVALS:
-        return "the row may be taken back, and then the next one to have arrived is needed"
+        return "the next row in order of arrival is needed if the row is retracted"
     if call.function in EXTREMES:
-        return "the value may be taken back, and then the next one is needed"
+        return "the next value is needed if the value is retracted"
     if call.function in GATHERED:
-        return "the result is made of all of them, anew for each group that changes"
-    return "DISTINCT has to know how often each value is there"
+        return "the result contains all of them, and is recomputed for each group that changes"
+    return "DISTINCT needs the number of occurrences of each value"
 
 
 def _told_apart(aggregation: Aggregation) -> str:
-    """What the row of a group has besides plain sums: the extremes that are one value, and why, and sums of powers."""
+    """Return the contents of a group's row other than plain sums.
+
+    These are the extremes of which one value is enough, with the reason, and exact sums of powers.
+    """
     extremes = [call for call in aggregation.calls if call.function in EXTREMES]
     one = [call for call in extremes if not aggregation.retracts or call.grows]
     moments = [call for call in aggregation.calls if call.function in MOMENTS and not call.distinct]
     told = ""
     if one:
-        why = "a row is only replaced by one with a better value" if aggregation.retracts else "rows only come"
+        why = (
+            "a row is only replaced by a row with a better value"
+            if aggregation.retracts
+            else "the input has no retractions"
+        )
         told += f"; one value for {_texts(one)}, because {why}"
     return told + (f"; exact sums of powers for {_texts(moments)}" if moments else "")
 
@@ -120,7 +127,7 @@ def _advice(node: PhysicalAggregate, state: Sequence[StepState]) -> Iterator[Adv
         return
     text = f"{node.node} keeps {kept.layout}, because {kept.reason}."
     if not any(call.distinct or call.function in GATHERED for call in node.aggregation.calls):
-        text += " Over a table that only inserts it would keep none of them."
+        text += " If the input were an append table, none of them would be kept."
     if node.aggregation.is_global:
-        text += " Without GROUP BY all of them are in one shard."
+        text += " Without GROUP BY, all of them are in one shard."
     yield Advice(node.node, "all values kept", text)

@@ -1,4 +1,4 @@
-"""The plans of a query as a description: each node's own, with what its consumer makes of it."""
+"""Describes the plans of a query: each node by itself, plus how its consumer uses it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DELIVERIES = {"exactly_once": "exactly once", "at_least_once": "at least once"}
 
 
 def describe(name: str, sinks: Sequence[PhysicalSink], sqls: Mapping[str, str] | None = None) -> QueryDescription:
-    """The plans of a query in words and values; `sqls` are the queries of the sinks as the user wrote them."""
+    """Describe the plans of a query in words and values; `sqls` are the queries of the sinks as the user wrote them."""
     whole = graph(sinks)
     describing = _Describing({each.identity: each for each in whole.operators}, whole.levels)
     plans = tuple(describing.sink(sink, (sqls or {}).get(sink.name, "")) for sink in sinks)
@@ -46,13 +46,16 @@ def describe(name: str, sinks: Sequence[PhysicalSink], sqls: Mapping[str, str] |
 
 def _fixed(sink: PhysicalSink) -> Iterator[Fact]:
     if sink.fixes:
-        text = f"{', '.join(sink.fixes)}: no two rows with one key ever differ in that, so they are all in one shard"
-        yield Fact("key fixes", text)
+        text = (
+            f"{', '.join(sink.fixes)}: all rows with the same key have the same values in these columns, so "
+            "they are in one shard"
+        )
+        yield Fact("key determines", text)
 
 
 @dataclass
 class _Describing:
-    """Describes the plans of a query one after the other, each operator of its graph once."""
+    """Describes the plans of a query one after the other, and each operator of its graph only once."""
 
     operators: Mapping[str, GraphOperator]
     levels: int
@@ -75,12 +78,12 @@ class _Describing:
             facts=(Fact("columns", columns(sink.value)), *_fixed(sink)),
             inputs=(self._step(sink.input, sink, "input", None),),
         )
-        # What is there once needs one piece of advice, where it is described.
+        # An operator that several sinks share needs its advice only once: in the sink where it is described.
         here = {step.name for step in root.walk() if step.same_as in (None, (sink.name, step.name))}
         return Description(root, tuple(each for each in advice(sink) if each.about in here), sql)
 
     def _step(self, node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, level: int | None) -> Step:
-        """The node as its consumer, which is on this level, sees it."""
+        """Describe the node as its consumer, which runs at `level`, sees it."""
         operator = None if isinstance(node, PhysicalScan | PhysicalUnion) else self.operators[computes(node)]
         own = None if operator is None else operator.level
         way = _way(node, consumer, role, same_stage=own is not None and own == level)
@@ -102,7 +105,7 @@ class _Describing:
         ]
         if same_as is not None:
             where = "" if same_as[0] == self._sink else f" of sink {same_as[0]}"
-            facts = [Fact("same as", f"{same_as[1]}{where}: it is there once"), *facts]
+            facts = [Fact("same as", f"{same_as[1]}{where}: the step runs only once"), *facts]
         if own is not None and self.levels > 1:
             facts.append(Fact("stage", f"{own} of {self.levels}"))
         details = () if same_as else (own_.details,)
@@ -120,7 +123,7 @@ class _Describing:
         )
 
     def _same_as(self, node: PhysicalNode, operator: GraphOperator | None) -> tuple[str, str] | None:
-        """Where the same step was described before, if it was."""
+        """Return the sink and the step where the same step has already been described; None if it has not."""
         if isinstance(node, PhysicalScan):
             before = node.node in self._scans
             self._scans.add(node.node)
@@ -133,7 +136,7 @@ class _Describing:
 
 
 def _below(node: PhysicalNode) -> Iterator[tuple[PhysicalNode, Role]]:
-    """The inputs of a node, each with what it is to it."""
+    """Yield the inputs of a node, each with its role."""
     roles: Mapping[str, Role] = {"left": "left", "right": "right", "facts": "fact"}
     for name, role in field_roles(type(node)):
         below = getattr(node, name)
@@ -168,17 +171,17 @@ def _first(calc: Calc) -> FirstStep | None:
 
 
 def _calc_facts(node: PhysicalNode, values: CalcValues) -> Iterator[Fact]:
-    """What happens to rows at the exit of the node, of which these are the values."""
+    """Yield the facts about the calc at the exit of the node; `values` are the same facts in machine-readable form."""
     calc = node.calc
     if calc.expands:
         yield Fact("expands", "; then ".join(map(_expand, calc.expands)))
     if calc.predicate is not None:
-        swallows = "; a row that fails it goes on as a delete of its key" if calc.upsert else ""
+        swallows = "; a row that fails it is emitted as a delete of its key" if calc.upsert else ""
         yield Fact("filter", calc.predicate.text + swallows)
     if values.drops_null_keys is not ABSENT:
-        yield Fact("drops", "rows whose key is NULL: they match nothing")
+        yield Fact("drops", "rows with a NULL key, because they match nothing")
     if values.digested is not ABSENT:
-        yield Fact("rows differ", "by a digest of all their columns: a retraction must not take back another one")
+        yield Fact("row digest", "of all columns, so that a retraction removes the right row")
     if values.computes is not ABSENT:
         yield Fact("computes", ", ".join(map(" = ".join, values.computes.items())))
     if values.functions is not ABSENT:
@@ -186,7 +189,7 @@ def _calc_facts(node: PhysicalNode, values: CalcValues) -> Iterator[Fact]:
 
 
 def _calc_values(node: PhysicalNode) -> CalcValues:
-    """What happens to rows at the exit of the node, for programs."""
+    """Return the values of the calc at the exit of the node."""
     calc = node.calc
     matched = [part.type.nullable and not safe for part, safe in zip(calc.key.parts, calc.key.null_safe, strict=False)]
     named = zip(calc.output.names, calc.columns, strict=True)
@@ -204,7 +207,9 @@ def _calc_values(node: PhysicalNode) -> CalcValues:
 def _expand(expand: Expand) -> str:
     rows = "each row" if expand.predicate is None else f"each row where {expand.predicate.text}"
     which = "" if expand.condition is None else f" where {expand.condition.text}"
-    return f"{rows} into one per element of {expand.text}{which}" + (", or one with NULLs" if expand.outer else "")
+    return f"{rows} into one row per element of {expand.text}{which}" + (
+        ", or one row with NULLs" if expand.outer else ""
+    )
 
 
 def _expand_values(expand: Expand) -> ExpandValues:
@@ -213,7 +218,7 @@ def _expand_values(expand: Expand) -> ExpandValues:
 
 
 def _functions(node: PhysicalNode) -> Mapping[str, str]:
-    """The functions of the job that are called, and where each is."""
+    """Return the job's functions that the node calls, each with the place where it is defined."""
     called = dict.fromkeys(each for expression in node.calc.expressions for each in expression.functions)
     if isinstance(node, PhysicalAggregate):
         calls = (call.function for call in node.aggregation.calls)
@@ -222,27 +227,27 @@ def _functions(node: PhysicalNode) -> Mapping[str, str]:
 
 
 def _outcome_facts(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, way: Way) -> Iterator[Fact]:
-    """What comes out of the node, and where it goes."""
+    """Yield the facts about the node's output and where it goes."""
     traits = node.traits
-    # The sink has just said the columns that come to it.
+    # The sink already lists the columns that it receives.
     if not isinstance(consumer, PhysicalSink):
-        yield Fact("output", columns(node.calc.output) or "no column")
+        yield Fact("output", columns(node.calc.output) or "no columns")
     spared = traits.mode == "retract" and not traits.needs_before
-    text = _KINDS[traits.mode] + ("; the consumer could do without -U" if spared else "")
-    yield Fact("changes", text + ("; and refreshes" if _refreshes(node) else ""))
-    keys = "there is one row" if () in traits.unique_keys else ", ".join(map(_tuple, traits.unique_keys))
+    text = _KINDS[traits.mode] + ("; the consumer does not need -U" if spared else "")
+    yield Fact("changes", text + ("; and TTL refreshes" if _refreshes(node) else ""))
+    keys = "at most one row" if () in traits.unique_keys else ", ".join(map(_tuple, traits.unique_keys))
     yield Fact("unique keys", keys or "none known")
     if traits.upsert_key and traits.mode != "append":
         yield Fact("upsert key", _tuple(traits.upsert_key))
     if isinstance(node, PhysicalUnion):
         return
     spread = _by(traits.partition_key) or "all rows in one shard"
-    yield Fact("partitioned", "as the topic's partitions have them" if isinstance(node, PhysicalScan) else spread)
+    yield Fact("partitioned", "like the partitions of the topic" if isinstance(node, PhysicalScan) else spread)
     yield Fact("exchange", _exchange(way, to_sink=isinstance(consumer, PhysicalSink)))
 
 
 def _outcome_values(node: PhysicalNode) -> OutcomeValues:
-    """The same for programs."""
+    """Return the values of the node's output."""
     traits = node.traits
     return OutcomeValues(
         column_values(node.calc.output),
@@ -262,13 +267,13 @@ def _refreshes(node: PhysicalNode) -> bool:
 def _exchange(way: Way, *, to_sink: bool) -> str:
     to = f"to {way.to}" + (f" as its {way.role}" if way.role in ("left", "right") else "")
     if to_sink:
-        return f"to the sink, shuffled {_by(way.by)}" if way.how == "shuffled" else "to the sink: nothing is shuffled"
+        return f"to the sink, shuffled {_by(way.by)}" if way.how == "shuffled" else "to the sink, without a shuffle"
     first = f"{way.first_step} in each task first, then " if way.first_step else ""
     match way.how:
         case "same stage":
-            return f"{to}, {first}in the same stage: nothing is shuffled"
+            return f"{to}, {first}in the same stage, without a shuffle"
         case "every shard":
-            return f"{to}, on every shard: it is true of the input as a whole"
+            return f"{to}, on every shard, because it describes the whole input"
         case "shuffled" | "unmoved":
             return (
                 f"{to}, {first}shuffled {_by(way.by) or 'into one shard'}{f' and {way.salted}' if way.salted else ''}"

@@ -1,7 +1,7 @@
-"""A plan described: the one form that text, JSON, Mermaid and HTML are written from.
+"""The description of a plan: the one form from which text, JSON, Mermaid and HTML are written.
 
-It is a tree of steps from the sink down to the topics. A step has a title, facts, the state that it keeps, and the way
-of its rows to the next step. Everything is said twice: in words for people, and as values for programs
+A description is a tree of steps from the sink down to the topics. A step has a title, facts, the state that it keeps,
+and the way its rows take to the next step. Everything is there twice: in words for people, and as values for programs
 (`explain.values`).
 """
 
@@ -24,7 +24,7 @@ from rowkind.service.plan.explain.values import (
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing to know of a step, in words."""
+    """A fact about a step, in words."""
 
     label: str
     text: str
@@ -32,11 +32,13 @@ class Fact:
 
 @dataclass(frozen=True)
 class StepState:
-    """Rows that a step keeps.
+    """State of a step: rows that it keeps.
 
-    `name` is what the operator calls them, `of` where they come from, `layout` how they are kept and `reason` why, None
-    where that goes without saying. `ttl_ms` is how long after the last change, None for ever; `kept` says so.
-    `order` says whether changes count in their order of arrival. `endless`: it grows for ever, and a ttl would help.
+    - `name`: the operator's name for the state. `of`: where the rows come from.
+    - `layout`: how the rows are kept. `reason`: why, or None if the reason is obvious.
+    - `ttl_ms`: milliseconds after the last change until a row expires; None for never. `kept` says the same in words.
+    - `order`: says that changes count in their order of arrival; empty if they do not.
+    - `endless`: whether the state grows without bound, so that a TTL would help.
     """
 
     name: str
@@ -51,16 +53,16 @@ class StepState:
 
     @property
     def sentence(self) -> str:
-        """All of it in words."""
+        """The whole state in words."""
         because = f", because {self.reason}" if self.reason else ""
         return f"{self.of}: {self.layout}{because}; {self.kept}{'; ' if self.order else ''}{self.order}"
 
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """What there is to know of a node of a physical plan, whoever consumes it.
+    """Description of a node of a physical plan, independent of its consumer.
 
-    `values` are what the title says, `details` what the facts say, for programs.
+    For programs, `values` has the content of the title, and `details` the content of the facts.
     """
 
     kind: str
@@ -77,30 +79,35 @@ class Way:
     """How a step's rows reach the next one."""
 
     to: Annotated[str, "the next step"]
-    role: Annotated[Role, "what the rows are to it; `fact`: what a NOT IN must know of its right side as a whole"]
+    role: Annotated[
+        Role, "the role of the rows in the next step; `fact`: what a NOT IN must know about its whole right side"
+    ]
     how: Annotated[How, "whether they are shuffled"]
-    by: Annotated[Sequence[str], "the columns that they are shuffled by; none if they all go to one shard"]
+    by: Annotated[Sequence[str], "the columns by which they are shuffled; empty if they all go to one shard"]
     mode: str
     first_step: Annotated[
-        FirstStep | None, "what each task does to its rows before they are shuffled, null for nothing"
+        FirstStep | None, "what each task does with its rows before they are shuffled; null if nothing"
     ] = None
-    spread_over: Annotated[int | None, "over how many shards the rows of one key are spread, null for one"] = None
-    copied_to: Annotated[int | None, "to how many shards each row goes, null for one"] = None
+    spread_over: Annotated[
+        int | None, "the number of shards over which the rows of one key are spread; null if one"
+    ] = None
+    copied_to: Annotated[int | None, "the number of shards to which each row is copied; null if one"] = None
 
     @property
     def salted(self) -> str:
-        """What a salt does, in words; nothing where there is none."""
+        """The effect of a salt on the rows, in words; empty without a salt."""
         if self.spread_over is not None:
-            return f"dealt out to {self.spread_over} shards"
+            return f"spread over {self.spread_over} shards"
         return f"copied to {self.copied_to} shards" if self.copied_to is not None else ""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One node of the plan, as its consumer sees it.
+    """A node of the plan, as its consumer sees it.
 
-    `stage` is the number of the stage that it runs in, from the topics on; None where nothing is kept. `same_as` is the
-    sink and the name under which the same step was described before: it is there once, and so is all below it.
+    `stage` is the number of the stage that the step runs in, counted from the topics; None for steps without state.
+    `same_as` is the sink and the name under which the same step has already been described. That step and all steps
+    below it exist only once.
     """
 
     name: str
@@ -115,11 +122,11 @@ class Step:
     same_as: tuple[str, str] | None = None
 
     def value(self, key: str) -> Any:
-        """The value of one of the keys of `values`."""
+        """Return the value of one of the keys of `values`."""
         return next(getattr(each, key) for each in self.values if hasattr(each, key))
 
     def walk(self) -> Iterator[Step]:
-        """The step and all below it, the consumer before its inputs."""
+        """Yield this step and all steps below it, a consumer before its inputs."""
         yield self
         for each in self.inputs:
             yield from each.walk()
@@ -127,7 +134,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Description:
-    """The plan of one sink: its root is the sink. `sql` is its query as the user wrote it, empty if not known."""
+    """The plan of one sink, with the sink as its root. `sql` is its query as the user wrote it, empty if not known."""
 
     root: Step
     advice: tuple[Advice, ...]
@@ -136,7 +143,7 @@ class Description:
 
 @dataclass(frozen=True)
 class QueryDescription:
-    """The plans of all sinks that run in one query, how many stages it has, and the tables that it reads."""
+    """The plans of all sinks of one query, the number of its stages, and the tables that it reads."""
 
     name: str
     sinks: tuple[Description, ...]
@@ -145,9 +152,9 @@ class QueryDescription:
 
     @property
     def title(self) -> str:
-        """One line about it."""
+        """A summary of the query in one line."""
         kept = sum(bool(step.state) for each in self.sinks for step in each.root.walk())
-        state = f"{_count(kept, 'step')} with state in {_count(self.stages, 'stage')}" if kept else "nothing is kept"
+        state = f"{_count(kept, 'step')} with state in {_count(self.stages, 'stage')}" if kept else "no state"
         return f"{_count(len(self.sinks), 'sink')} over {_count(len(self.tables), 'table')}, {state}"
 
 

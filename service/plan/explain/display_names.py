@@ -1,6 +1,6 @@
-"""Names that a plan makes up, in words: what people read says `last time of window_start` for `window_start#last`.
+"""Replaces names that the planner generates by words: `last time of window_start` for `window_start#last`.
 
-Such names have a `#`, so that no query can say them. Programs are given them as they are, in values.
+Generated names contain a `#`, so no query can use them. Programs get them unchanged, in values.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _WORDS = {
 
 
 def with_display_names(query: QueryDescription) -> QueryDescription:
-    """The description with these words in all that is text."""
+    """Return the description with generated names replaced in all text."""
     return replace(query, sinks=tuple(map(_plan, query.sinks)))
 
 
 def display_text(text: str) -> str:
-    """The same text without made-up names."""
+    """Return the text with generated names replaced by words."""
     return _MADE_UP.sub(_word, text)
 
 

@@ -1,4 +1,4 @@
-"""What is said of keys that have very many rows."""
+"""How a plan describes hot keys: keys with very many rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from rowkind.service.plan.explain.values import ABSENT
 
 
 def spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
-    """The sides that SKEW could spread, those with several rows of a key; none where it has done so."""
+    """Return the inputs that the hint SKEW could spread: those with several rows per key.
+
+    Empty if a side is spread already.
+    """
     sides = (join.left, join.left_input), (join.right, join.right_input)
     if any(salted(node) for node, _ in sides):
         return []
@@ -23,17 +26,20 @@ def spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
 
 
 def salted(node: PhysicalNode) -> bool:
-    """Whether the rows of one key are dealt out already."""
+    """Return whether the rows of one key are spread over several shards already."""
     return node.calc.key.salt is not None
 
 
 def spreadable_values(nodes: Sequence[PhysicalNode]) -> Any:
-    """What the hint SKEW calls these inputs, for programs."""
+    """Return the names by which the hint SKEW refers to these inputs, in machine-readable form."""
     return [alias(node) or called(node) for node in nodes if not salted(node)] or ABSENT
 
 
 def hot_keys(nodes: Sequence[PhysicalNode], how: str) -> Iterator[Fact]:
-    """Where a key with very many rows makes one task the whole batch, and what could be done."""
+    """Yield a fact about inputs in which one hot key can make a single task process the whole batch.
+
+    The fact has the hint to write.
+    """
     if spread := [(alias(node), called(node)) for node in nodes if not salted(node)]:
         hints = (f"SKEW('{name}') spreads {of}" if name else f"SKEW with its alias spreads {of}" for name, of in spread)
         yield Fact("hot keys", f"{how}: {', '.join(hints)}")

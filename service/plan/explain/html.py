@@ -1,6 +1,6 @@
-"""Descriptions as one page that needs nothing but itself: the tree of each sink, its SQL, and advice.
+"""Renders descriptions as one self-contained HTML page: the tree of each sink, its SQL, and advice.
 
-The tree is drawn for other pages, too, which put beside each step what they know of it (`tree`).
+Other pages embed the tree with `tree`, and add to each step their own content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORDS = {
     "asof_join": "as-of join",
     "stamp": "processing time",
 }
-"""Kinds of steps that are not called by their own names."""
+"""Display names of step kinds that differ from the kind."""
 _MODES = {"append": "+I", "retract": "+I -U +U -D", "upsert": "+I +U -D"}
 _SQL = re.compile(
     r"(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<string>'(?:[^'\\]|\\.|'')*')|(?P<number>\b\d[\d.]*\b)"
@@ -40,19 +40,19 @@ ICON = "data:image/svg+xml," + quote(
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'><rect width='16' height='16' rx='3' fill='#2459c4'/>"
     "<path d='M2 6h5M4.5 3.5v5M9 10.5h5' stroke='#fff' stroke-width='2'/></svg>"
 )
-"""Of every page, in the page itself: what comes and what goes."""
+"""The icon of every page, embedded in the page: a plus and a minus, for rows inserted and retracted."""
 
 Beside = Callable[[Step], str]
-"""What a page shows of a step beside its plan, as HTML."""
+"""Returns HTML that a page shows with a step in addition to its plan."""
 
 
 def style() -> str:
-    """The style sheet of whatever is drawn here."""
+    """Return the style sheet for everything that this module draws."""
     return (resources.files("rowkind.service.plan.explain") / "plan.css").read_text()
 
 
 def page(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription], *, runs: bool = False) -> str:
-    """The page, of a job that `runs` with the way back to what it does."""
+    """Return the page. If the job `runs`, the page links back to its status."""
     descriptions = [each for query in queries for each in query.sinks]
     template = Template((resources.files("rowkind.service.plan.explain") / "page.html").read_text())
     names = [each.root.name for each in descriptions]
@@ -60,14 +60,14 @@ def page(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription]
     plans = "\n".join(
         part for query in queries for part in (_query(query, len(descriptions)), *map(_plan, query.sinks))
     )
-    back = '<a href="./">what it does now</a>' if runs else ""
+    back = '<a href="./">Status</a>' if runs else ""
     return template.substitute(
         job=escape(job), links=back + links, plans=plans, views=_views(views), icon=ICON, style=style()
     )
 
 
 def anchor(*names: str) -> str:
-    """The name on the page of a sink, or of a step of its plan."""
+    """Return the HTML anchor of a sink, or of a step of its plan."""
     return escape(".".join(re.sub(r"[^\w.-]", "_", name) for name in names))
 
 
@@ -81,7 +81,7 @@ def _plan(description: Description) -> str:
     root = description.root
     kept = sum(bool(step.state) for step in root.walk())
     stages = len({step.stage for step in root.walk()} - {None})
-    counts = f"{_count(kept, 'step')} with state in {_count(stages, 'stage')}" if kept else "nothing is kept"
+    counts = f"{_count(kept, 'step')} with state in {_count(stages, 'stage')}" if kept else "no state"
     return f"""<section id="{anchor(root.name)}">
 <h2>{escape(root.name)} <small>{escape(root.title)} · {counts}</small></h2>
 {coloured(description.sql)}
@@ -91,7 +91,10 @@ def _plan(description: Description) -> str:
 
 
 def tree(description: Description, beside: Beside | None = None) -> str:
-    """The steps of a sink, from it down to its tables. With something `beside` them, what is planned is folded away."""
+    """Return the steps of a sink as a tree down to its tables.
+
+    If `beside` adds content to steps, plan details are folded.
+    """
     about: dict[str, int] = {}
     for each in description.advice:
         about[each.about] = about.get(each.about, 0) + 1
@@ -110,11 +113,11 @@ def _advice(description: Description) -> str:
 
 
 def _linked(root: str, advice: Advice) -> str:
-    """The text of a piece of advice, in which the step that it is about leads there."""
+    """Return the advice as HTML, with the step it concerns as a link."""
     about = escape(advice.about)
     link = f'<a href="#{anchor(root, advice.about)}">{about}</a>'
     text = _code(advice.text)
-    # A sink may have any name, also that of a word which stands in there.
+    # A sink may have any name, even that of a word in the text.
     words = re.compile(rf"\b{re.escape(about)}\b")
     if advice.about == root or not words.search(text):
         return f"{link}: {text}"
@@ -122,7 +125,7 @@ def _linked(root: str, advice: Advice) -> str:
 
 
 def _code(text: str) -> str:
-    """Text with what stands between backticks as code."""
+    """Return the text as HTML, with code between backticks."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
@@ -132,11 +135,11 @@ def _step(step: Step, root: str, about: Mapping[str, int], beside: Beside | None
     stage = f'<span class="stage">stage {step.stage}</span>' if step.stage else ""
     mode = f'<span class="mode" title="{step.way.mode}">{_MODES[step.way.mode]}</span>' if step.way else ""
     kind = _WORDS.get(step.kind, step.kind.replace("_", " "))
-    # A step that was there before under this name has no place of its own, but a link to that one.
+    # A step that has been drawn under this name already has no anchor of its own, but links to the first one.
     place = f' id="{anchor(root, step.name)}"' if step.same_as != (root, step.name) else ""
     planned = f"{_states(step)}<dl>{''.join(map(_fact, _shown(step)))}</dl>"
     if beside is not None:
-        folded = f'<details id="plan.{anchor(root, step.name)}"><summary>how it is done</summary>{planned}</details>'
+        folded = f'<details id="plan.{anchor(root, step.name)}"><summary>Details</summary>{planned}</details>'
         planned = f"{beside(step)}{folded}"
     return f"""<li>{_way(step)}<article class="{step.kind}"{place}>
 <header><b>{escape(step.name)}</b><span class="kind">{kind}</span>{stage}{mode}{noted}</header>
@@ -152,7 +155,7 @@ def _same(step: Step) -> str:
 
 
 def _shown(step: Step) -> Iterator[Fact]:
-    # The way stands on the line to the next step, and the stage beside the name.
+    # The way is drawn on the line to the next step, and the stage next to the name.
     return (fact for fact in step.facts if fact.label not in ("exchange", "same as", "stage"))
 
 
@@ -174,19 +177,22 @@ def _state(state: StepState) -> str:
 
 
 def _way(step: Step) -> str:
-    """What stands on the line to the next step; nothing is done with the rows of a union, only with its inputs'."""
+    """Return the label of the line to the next step.
+
+    The rows of a union are moved by its inputs, not by the union itself.
+    """
     way = step.way
     if way is None:
         return ""
     if step.kind == "union":
-        return '<div class="way unmoved">each input by itself</div>'
+        return '<div class="way unmoved">each input separately</div>'
     key = display_text(", ".join(way.by))
     words = {
         "shuffled": (f"shuffled by <code>{escape(key)}</code>" if key else "shuffled into one shard")
         + (f" and {way.salted}" if way.salted else ""),
-        "same stage": "in the same stage, nothing is shuffled",
+        "same stage": "in the same stage, without a shuffle",
         "every shard": "to every shard",
-        "unmoved": "nothing is shuffled",
+        "unmoved": "without a shuffle",
     }[way.how]
     role = f"{way.role}, " if way.role != "input" else ""
     first = f"{way.first_step} in each task, then " if way.first_step else ""
@@ -201,7 +207,7 @@ def _views(views: Mapping[str, str]) -> str:
 
 
 def coloured(sql: str) -> str:
-    """SQL with its words coloured."""
+    """Return SQL as HTML with syntax highlighting."""
     found, end = "", 0
     for match in _SQL.finditer(sql):
         found += f'{escape(sql[end : match.start()])}<span class="{match.lastgroup}">{escape(match.group())}</span>'

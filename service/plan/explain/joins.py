@@ -1,4 +1,4 @@
-"""What a plan says of joins and lookups."""
+"""How a plan describes joins and lookups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _JOINS = {"semi": "SEMI", "anti": "ANTI", "not in": "NULL-AWARE ANTI", "mark": "
 
 
 def join(node: PhysicalJoin) -> NodeDescription:
-    """Its kind, keys and condition, and how it keeps both sides."""
+    """Describe a join: its kind, keys and condition, and how it keeps both sides."""
     kind, on = _JOINS.get(node.kind, node.kind.upper()), _pairs(node)
     remade = tuple(name for name, _ in remade_inputs(node))
     return NodeDescription(
@@ -51,7 +51,7 @@ def join(node: PhysicalJoin) -> NodeDescription:
 
 
 def lookup(node: PhysicalLookup) -> NodeDescription:
-    """Its keys, how times compare, and how it keeps both sides."""
+    """Describe a lookup or as-of join: its keys, how times compare, and how it keeps both sides."""
     on = [*_pairs(node), *_times(node)]
     what = f"{'LEFT ' * node.pads}{'LOOKUP' if node.match is None else 'ASOF JOIN'}"
     return NodeDescription(
@@ -70,20 +70,20 @@ def _pairs(node: PhysicalJoin | PhysicalLookup) -> list[str]:
 
 
 def _times(node: PhysicalLookup) -> list[str]:
-    """How times of the two sides compare."""
+    """Return the comparison between the times of the two sides."""
     match = node.match
     return [] if match is None else [f"{show(resolved(match.left))} {match.comparison} {show(resolved(match.right))}"]
 
 
 def _join_facts(node: PhysicalJoin) -> Iterator[Fact]:
     if node.condition is not None:
-        yield Fact("and", node.condition.text)
+        yield Fact("condition", node.condition.text)
     for name, below in remade_inputs(node):
-        text = f"{called(below)}, made anew of what it keeps by the same key; nothing is kept of it here"
+        text = f"{called(below)}, recomputed from the state of that step, which has the same key; no rows are kept here"
         yield Fact(f"reads {name}", text)
     if node.placed:
         yield Fact("not as written", node.placed)
-    yield from hot_keys(spreadable(node), "the rows of a key meet in one shard")
+    yield from hot_keys(spreadable(node), "all rows of a key are in one shard")
 
 
 def _join_state(node: PhysicalJoin) -> Iterator[StepState]:
@@ -91,48 +91,53 @@ def _join_state(node: PhysicalJoin) -> Iterator[StepState]:
         if chosen.remade:
             continue
         layout, reason = _layout(below, chosen)
-        # Of a row that has expired nobody could say whether it is in there.
+        # The right side keeps every row: once a row had expired, the operator could not know whether it was among the
+        # values.
         whole, ttl = node.kind in ("not in", "in") and name == "right", chosen.ttl_ms
-        alive, kept = comes_alive(below), f"for ever: {node.kind.upper()} has to know all of them"
+        alive, kept = comes_alive(below), f"indefinitely: {node.kind.upper()} needs all of them"
         kept = kept if whole and not alive else for_long(ttl, below, chosen.closing)
         endless = ttl is None and not is_evicted(chosen.closing) and not whole and not alive
         sub_key = _sub_key(below) if chosen.layout == "unique key" else ABSENT
         of = values(below, chosen.layout, chosen.closing, sub_key=sub_key)
         yield StepState(name, of, called(below), layout, reason, ttl, kept, order(chosen), endless)
     if node.facts:
-        layout = "on every shard, whether there is a row at all and whether one of them is NULL"
+        layout = "on every shard, whether there are any rows and whether any value is NULL"
         reason = f"{node.kind.upper()} depends on it"
-        yield StepState("facts", values(node.right, "facts"), called(node.right), layout, reason, None, "for ever")
+        yield StepState("facts", values(node.right, "facts"), called(node.right), layout, reason, None, "indefinitely")
 
 
 def _by_arrival(node: PhysicalLookup) -> Iterator[StepState]:
     left, right = node.left_input, node.right_input
     if node.left.traits.mode != "append" or node.calc.refreshes:
-        layout, reason = "every row with what it has met", "what is taken back is what was put out"
-        of, kept = values(node.left, "every row"), "as long as it is there"
+        layout, reason = "every row with the rows that it matched", "a retraction must equal the row that was emitted"
+        of, kept = values(node.left, "every row"), "until it is retracted"
         yield StepState("left", of, called(node.left), layout, reason, None, kept, order(left))
     layout, _ = _layout(node.right, right)
-    reason, ttl, of = "a left row meets what is there when it comes", right.ttl_ms, values(node.right, right.layout)
+    reason, ttl, of = (
+        "a left row matches the rows that are present when it arrives",
+        right.ttl_ms,
+        values(node.right, right.layout),
+    )
     kept, endless = for_long(ttl, node.right), ttl is None and not comes_alive(node.right)
     yield StepState("right", of, called(node.right), layout, reason, ttl, kept, order(right), endless)
 
 
 def _by_time(node: PhysicalLookup, match: TimeMatch) -> Iterator[StepState]:
     left, right, closing = node.left_input, node.right_input, node.left_input.closing
-    layout, reason = "every row by key, in the order of time", "what is nearest to it may change"
+    layout, reason = "every row by key, in order of time", "its nearest right row may change"
     ttl, kept, of = left.ttl_ms, for_long(left.ttl_ms, node.left, closing), values(node.left, "every row")
     if closing is not None and not match.looks_back:
-        kept = f"each until {by(closing.clock)} passes the row that it takes, for ever where none comes"
+        kept = f"each until {by(closing.clock)} passes its right row, indefinitely if there is none"
         kept += f"; late once it passes {moment(closing.late)}"
     endless = ttl is None and closing is None and not comes_alive(node.left)
     yield StepState("left", of, called(node.left), layout, reason, ttl, kept, order(left), endless)
     what = "version" if match.versions else "row"
-    kept = "for ever: no watermark says that no left row of an earlier time comes"
+    kept = "indefinitely: no watermark guarantees that no earlier left row follows"
     if closing is not None and match.looks_back:
         kept = f"each until {by(closing.clock)} passes the next {what} of its key"
     elif right.closing is not None and right.closing.kept is not None:
         kept = until(right.closing.clock, right.closing.kept)
-    layout, reason = f"every {what} by key, in the order of time", "a left row takes the one that is nearest to it"
+    layout, reason = f"every {what} by key, in order of time", "a left row matches the nearest one"
     of = values(node.right, "versions" if match.versions else "every row")
     yield StepState("right", of, called(node.right), layout, reason, None, kept, order(right))
 
@@ -144,7 +149,7 @@ def _layout(below: PhysicalNode, chosen: PhysicalInput) -> tuple[str, str | None
         case "unique key":
             return f"rows by join key and unique key ({', '.join(_sub_key(below))})", None
         case "multiset":
-            return f"rows by join key, equal ones {equal_ones(chosen)}", "no unique key is known"
+            return f"rows by join key, equal rows {equal_ones(chosen)}", "no unique key is known"
 
 
 def _sub_key(below: PhysicalNode) -> list[str]:
@@ -154,39 +159,40 @@ def _sub_key(below: PhysicalNode) -> list[str]:
 def _join_advice(node: PhysicalJoin) -> Iterator[Advice]:
     if not node.left.calc.key.parts:
         text = (
-            f"{node.node} has no equal key: all rows meet in one shard, and each change is compared with every row of "
-            f"the other side. Add an equality to ON if there is one."
+            f"{node.node} has no equal key: all rows are in one shard, and each change is compared with every "
+            "row of the other side. Add an equality to ON if possible."
         )
         yield Advice(node.node, "no equal key", text)
     if node.facts:
         negated, effect = ("NOT ", "empties the result") if node.kind == "not in" else ("", "makes FALSE NULL")
         word = f"{negated}IN"
         text = (
-            f"{node.node} is {word} over columns that may be NULL: a single NULL among {called(node.right)} {effect}, "
-            f"so two counts of all its rows are kept besides, and all rows are looked at when one of them leaves or "
-            f"reaches 0. {negated}EXISTS costs none of that, nor does {word} over columns that are NOT NULL."
+            f"{node.node} is {word} over columns that may be NULL. A single NULL among {called(node.right)} "
+            f"{effect}, so two counts of all its rows are kept in addition, and all rows are read when one of "
+            f"the counts reaches or leaves 0. {negated}EXISTS avoids this, and so does {word} over columns that "
+            "are NOT NULL."
         )
         yield Advice(node.node, "not in with nulls", text)
     for below, chosen in ((node.left, node.left_input), (node.right, node.right_input)):
         source = below.source if isinstance(below, PhysicalScan) and chosen.layout == "multiset" else None
         if source is not None and source.mode != "append" and not source.primary_key:
-            flaw = f"{source.table} has no primary_key, so its rows are found by their whole content"
-            yield Advice(node.node, "no primary key", f"{flaw}: give it one if there is one.")
+            flaw = f"{source.table} has no primary_key, so its rows are found by comparing all columns"
+            yield Advice(node.node, "no primary key", f"{flaw}: set primary_key if the table has one.")
 
 
 def _lookup_advice(node: PhysicalLookup) -> Iterator[Advice]:
     match = node.match
     if not node.left.calc.key.parts:
-        yield Advice(node.node, "no equal key", f"{node.node} has no equal key: all rows meet in one shard.")
+        yield Advice(node.node, "no equal key", f"{node.node} has no equal key: all rows are in one shard.")
     if match is None or node.left_input.closing is not None:
         return
-    kept = "one row of each key" if match.looks_back else "what has not met the row that comes next"
+    kept = "one row of each key" if match.looks_back else "only left rows whose next right row has not arrived"
     by_number = family(node.left.calc.output.type(match.left)) == "integer"
     rows, any_ = called(node.right), "number" if by_number else "time"
-    text = f"{node.node} keeps every row of {rows} for ever, because a left row of any {any_} may come."
+    text = f"{node.node} keeps every row of {rows} indefinitely, because a left row of any {any_} may follow."
     if not by_number:
         text += (
             f" If {show(resolved(match.left))} and {show(resolved(match.right))} are times of tables with a "
-            f"`watermark`, it keeps {kept} before it."
+            f"`watermark`, it keeps only {kept} from before the watermark."
         )
     yield Advice(node.node, "no watermark", text)

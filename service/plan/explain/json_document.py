@@ -1,4 +1,4 @@
-"""Descriptions as one JSON document. `explain.values` and the classes here declare and document its keys.
+"""Renders descriptions as one JSON document. `explain.values` and the classes here declare and document its keys.
 
 {"format": 1, "job": "shop", "views": {}, "queries": [{"name": "main", "stages": 1, …, "sinks": [{"name": "open",
     "kind": "sink", …, "inputs": [{"name": "join_1", "kind": "join", …, "state": [{"name": "left", …}], "goes": {…},
@@ -17,7 +17,7 @@ from rowkind.service.plan.explain.values import Advice, as_json
 
 FORMAT = 1
 PROSE = ("title", "reason", "text")
-"""The keys whose values are sentences: their wording may change with any release."""
+"""The keys whose values are sentences. Their wording may change with any release."""
 JsonObject = Mapping[str, Any]
 
 
@@ -25,52 +25,57 @@ JsonObject = Mapping[str, Any]
 class DocumentKeys:
     """The document."""
 
-    format: Annotated[int, "the number of this format"]
+    format: Annotated[int, "the version of this format"]
     job: Annotated[str, "the job's name"]
     views: Annotated[Mapping[str, str], "the job's views and their SQL"]
-    queries: Annotated[Sequence[JsonObject], "what runs as one, with one source, one writer and one checkpoint"]
+    queries: Annotated[
+        Sequence[JsonObject], "each query, which runs as one unit with one source, one writer and one checkpoint"
+    ]
 
 
 @dataclass(frozen=True)
 class QueryKeys:
     """A query."""
 
-    name: Annotated[str, "its name"]
-    stages: Annotated[int, "how many stages it has, each of which costs a shuffle"]
-    tables: Annotated[Sequence[str], "the tables that it reads, each once"]
-    sinks: Annotated[Sequence[JsonObject], "the plan of each sink, in the order of the job"]
+    name: Annotated[str, "the query's name"]
+    stages: Annotated[int, "the number of its stages, each of which costs a shuffle"]
+    tables: Annotated[Sequence[str], "the tables that it reads, without duplicates"]
+    sinks: Annotated[Sequence[JsonObject], "the plan of each sink, in the order of the job file"]
 
 
 @dataclass(frozen=True)
 class SameAs:
     """Where a step is described."""
 
-    sink: Annotated[str, "the sink in whose plan it is"]
-    step: Annotated[str, "its name there"]
+    sink: Annotated[str, "the sink whose plan contains the step"]
+    step: Annotated[str, "the step's name in that plan"]
 
 
 @dataclass(frozen=True)
 class StepHead:
     """Every step, a sink included."""
 
-    name: Annotated[str, "its name"]
-    kind: Annotated[str, "what it is"]
-    title: Annotated[str, "what it does, in one line, for people"]
+    name: Annotated[str, "the step's name"]
+    kind: Annotated[str, "the step's kind"]
+    title: Annotated[str, "one line about what the step does, in prose"]
     stage: Annotated[
         int | None,
-        "the stage that it runs in, from 1; null for scans, unions and sinks, which keep nothing",
+        "the stage in which the step runs, from 1; null for scans, unions and sinks, which keep no state",
     ]
-    same_as: Annotated[SameAs | None, "where the same step is described before: it is there once; null if it is not"]
+    same_as: Annotated[
+        SameAs | None, "the earlier description of the same step, which runs only once; null if there is none"
+    ]
 
 
 @dataclass(frozen=True)
 class StepTail:
     """Every step, a sink included, after the keys of its kind."""
 
-    state: Annotated[Sequence[JsonObject], "what it keeps"]
-    goes: Annotated[Way | None, "how its rows reach the next step; null for a sink"]
+    state: Annotated[Sequence[JsonObject], "the state that the step keeps"]
+    goes: Annotated[Way | None, "how the step's rows reach the next step; null for a sink"]
     inputs: Annotated[
-        Sequence[JsonObject], "the steps whose rows it takes in, left before right; none if `same_as` has them"
+        Sequence[JsonObject],
+        "the steps whose rows it reads, left before right; empty if they are described at `same_as`",
     ]
 
 
@@ -78,31 +83,33 @@ class StepTail:
 class SinkTail:
     """A sink."""
 
-    sql: Annotated[str, "its query"]
-    advice: Annotated[Sequence[Advice], "what could be cheaper or is to be watched"]
+    sql: Annotated[str, "the sink's query"]
+    advice: Annotated[Sequence[Advice], "possible savings and risks"]
 
 
 @dataclass(frozen=True)
 class StateHead:
     """A state."""
 
-    name: Annotated[str, "what the operator calls it"]
+    name: Annotated[str, "the operator's name for the state"]
 
 
 @dataclass(frozen=True)
 class StateTail:
     """A state."""
 
-    reason: Annotated[str | None, "why its rows are kept like that, for people; null where that goes without saying"]
+    reason: Annotated[str | None, "why its rows are kept in this way, in prose; null if the reason is obvious"]
     ttl_ms: Annotated[
         int | None,
-        "milliseconds after its last change until a row is dropped or retracted, null for never",
+        "milliseconds after its last change until a row is dropped or retracted; null for never",
     ]
-    by_arrival: Annotated[bool, "whether changes count in their order of arrival, and of those of a key the last"]
+    by_arrival: Annotated[
+        bool, "whether changes are applied in order of arrival, so that the latest change of a key counts"
+    ]
 
 
 def document(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription]) -> str:
-    """The document with the plans of these queries."""
+    """Return the document with the plans of these queries."""
     whole = DocumentKeys(FORMAT, job, views, list(map(_query, queries)))
     return json.dumps(as_json(whole), indent=2, ensure_ascii=False)
 
@@ -126,5 +133,5 @@ def _state(state: StepState) -> JsonObject:
 
 
 def _object(*parts: Any) -> JsonObject:
-    """One object of the keys of several values."""
+    """Return one object with the keys of all parts."""
     return {name: value for part in parts for name, value in as_json(part).items()}

@@ -1,4 +1,4 @@
-"""What a plan says of row patterns."""
+"""How a plan describes row patterns (MATCH_RECOGNIZE)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.plan.scalar.time_windows import interval
 
 
 def match(node: PhysicalMatch) -> NodeDescription:
-    """Its pattern, variables and measures, and which rows wait in it."""
+    """Describe a row pattern: its pattern, variables and measures, and which rows it keeps."""
     sought, within = node.matching.sought, _within(node)
     defined = {
         name: None if each is None else each.text
@@ -29,8 +29,8 @@ def match(node: PhysicalMatch) -> NodeDescription:
         MatchDetails(calls, defined, sought.skip_text),
         (
             *(Fact(f"{name} is", text or "any row") for name, text in defined.items()),
-            Fact("gives", ", ".join(calls) or "no measure"),
-            Fact("goes on", f"SKIP {sought.skip_text} behind a match"),
+            Fact("measures", ", ".join(calls) or "none"),
+            Fact("after match", f"SKIP {sought.skip_text}"),
         ),
         tuple(_state(node)),
         tuple(_advice(node)),
@@ -46,37 +46,39 @@ def _title(node: PhysicalMatch) -> str:
 
 
 def _within(node: PhysicalMatch) -> str:
-    """In what time a match must be, as an interval; nothing for any time."""
+    """Return the time within which a match must lie, as an INTERVAL; empty if there is no limit."""
     within = node.matching.sought.within
     return "" if within is None else show(interval(within))
 
 
 def _state(node: PhysicalMatch) -> Iterator[StepState]:
     of, passes = called(node.input), f"{by(node.closing.clock)} passes {moment(node.closing.late)}"
-    layout = "the rows that are not in their place yet, in the order of their time"
+    layout = "rows that the watermark has not reached, in order of time"
     yield StepState("waiting", values(node.input, "timed"), of, layout, None, None, f"each until {passes}")
     within = node.matching.sought.within
     kept = (
-        "for ever, where a match that has begun neither ends nor fails: there is no WITHIN"
+        "until the match ends or fails, which may be never, because there is no WITHIN"
         if within is None
-        else f"each for {show_ms(within // 1000)} of time: that is how long a match may take (WITHIN)"
+        else f"each for {show_ms(within // 1000)} of event time, the maximum length of a match (WITHIN)"
     )
-    layout = f"{'of each partition ' if node.partition else ''}the rows from the first on that may begin a match"
-    yield StepState("begun", values(node.input, "begun"), of, layout, "how it goes on is not known", None, kept)
+    layout = (
+        f"{'in each partition, ' if node.partition else ''}all rows since the first one that may still begin a match"
+    )
+    yield StepState("begun", values(node.input, "begun"), of, layout, "the match is not complete", None, kept)
     if any(isinstance(each.call, MatchNumber) for each in node.matching.calls):
-        layout = f"how many matches {'each partition' if node.partition else 'there'} had"
+        layout = f"the number of matches {'of each partition' if node.partition else 'so far'}"
         shown = values(node.input, "one row per key")
-        yield StepState("numbers", shown, of, layout, "MATCH_NUMBER() counts on", None, "for ever")
+        yield StepState("numbers", shown, of, layout, "MATCH_NUMBER() continues from it", None, "indefinitely")
 
 
 def _advice(node: PhysicalMatch) -> Iterator[Advice]:
     if not node.partition:
-        text = f"{node.node} has no PARTITION BY: all its rows are in one shard, which one task has to deal with."
+        text = f"{node.node} has no PARTITION BY: all its rows are in one shard, and one task processes them."
         yield Advice(node.node, "one shard", text)
     if node.matching.sought.within is None:
         text = (
-            f"{node.node} has no WITHIN: a match that has begun, and neither ends nor fails, keeps its rows for ever, "
-            f"and lets no other begin behind it. Say behind PATTERN in what time it must be, as in "
-            f"WITHIN INTERVAL '1' HOUR."
+            f"{node.node} has no WITHIN: a match that has begun but neither ends nor fails keeps its rows "
+            "indefinitely and prevents later matches. Limit the length of a match after PATTERN, as in WITHIN "
+            "INTERVAL '1' HOUR."
         )
         yield Advice(node.node, "no within", text)

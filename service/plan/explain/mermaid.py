@@ -1,8 +1,8 @@
-"""Descriptions as one Mermaid flowchart: steps as nodes, stages as subgraphs, edges with mode and key.
+"""Renders descriptions as one Mermaid flowchart: steps as nodes, stages as subgraphs, edges with mode and key.
 
-A cylinder keeps state, a slanted box reads a topic, a framed one writes one. A solid edge is a shuffle or comes from a
-topic, a dotted one stays within its stage. With several sinks, each has a subgraph; what they share is in the first
-one's.
+A cylinder is a step with state, a slanted box a topic that is read, and a framed box a topic that is written. A solid
+edge is a shuffle or comes from a topic; a dotted edge stays within its stage. With several sinks, each sink has a
+subgraph, and a shared step is in the subgraph of the first sink that uses it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STYLES = (
 
 
 def flowchart(queries: Sequence[QueryDescription]) -> str:
-    """The text of the chart."""
+    """Return the flowchart as text."""
     lines = ["flowchart LR"]
     plans = [each for query in queries for each in query.sinks]
     known: dict[tuple[str, str], str] = {}
@@ -37,7 +37,7 @@ def flowchart(queries: Sequence[QueryDescription]) -> str:
 
 
 def _plan(description: Description, prefix: str, margin: str, known: dict[tuple[str, str], str]) -> Iterator[str]:
-    """One sink's part; `known` are the steps so far, of which there is no second one."""
+    """Yield the lines of one sink; `known` are the nodes of all steps drawn so far, so that none is drawn twice."""
     steps = [step for step in description.root.walk() if step.same_as is None]
     sink = description.root.name
     ids = {id(step): prefix + name for step, name in zip(steps, _ids(steps), strict=True)}
@@ -76,7 +76,7 @@ def _plain(name: str) -> str:
 
 
 def _shape(step: Step) -> str:
-    """The node's shape with its text, and its class."""
+    """Return the node's shape with its text and its class."""
     kept = [f"keeps {each.of}: {each.layout}" for each in step.state]
     text = "<br/>".join(map(_text, [step.name, step.title, *kept]))
     match step.kind:
@@ -91,9 +91,9 @@ def _shape(step: Step) -> str:
 
 
 def _edge(below: Step, step: Step) -> str:
-    """What an edge says; of two with a union between them, the first says how rows move and the second whereto."""
+    """Return the label of an edge. Into a union, the label says how rows move; out of it, only their role and mode."""
     way = below.way
-    assert way is not None, "all but the sink go somewhere"
+    assert way is not None, "every step except the sink has a next step"
     role = f"{way.role}: " if way.role != "input" and step.kind != "union" else ""
     if below.kind == "union":
         return role + way.mode
@@ -111,6 +111,6 @@ def _edge(below: Step, step: Step) -> str:
 
 
 def _text(words: str) -> str:
-    """Text between quotes, with Mermaid's own codes for what has a meaning there."""
+    """Return text for use between quotes, with Mermaid's escape codes for characters that have a meaning in Mermaid."""
     codes = {"#": "#35;", "&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
     return "".join(codes.get(each, each) for each in " ".join(words.split()))

@@ -1,4 +1,4 @@
-"""What a plan says of inputs that are made exact, and of scalar subqueries whose rows are counted."""
+"""How a plan describes inputs that are made exact, and scalar subqueries whose rows are counted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rowkind.service.plan.explain.description import Fact, NodeDescription, Step
 from rowkind.service.plan.explain.state import called, equal_ones, for_long, rows, values
 from rowkind.service.plan.explain.values import NO_VALUES, Advice, NormalizeDetails
 
-_BACK = ", then it expires and is taken back with all that was made of it"
+_BACK = ", then it expires and is retracted with everything derived from it"
 
 
 def normalize(node: PhysicalNormalize) -> NodeDescription:
-    """Why an input is made exact, or that it expires, and what is kept of it."""
+    """Describe a Normalize: why the input is made exact, or that its rows expire, and which rows are kept."""
     return NodeDescription(
         "expiry" if node.takes_back else "normalize",
-        f"{'rows alive' if node.takes_back else 'exact changes'} of {called(node.input)}",
+        f"{'unexpired rows' if node.takes_back else 'exact changes'} of {called(node.input)}",
         details=NO_VALUES if node.takes_back else NormalizeDetails(node.reason),
         facts=() if node.takes_back else (Fact("needed", _needed(node)),),
         state=(_state(node),),
@@ -28,25 +28,25 @@ def normalize(node: PhysicalNormalize) -> NodeDescription:
 
 def _needed(node: PhysicalNormalize) -> str:
     if isinstance(node.input, PhysicalScan) and node.input.source.exact:
-        return f"of {called(node.input)}, {node.reason}"
+        return f"for {called(node.input)}, because {node.reason}"
     replaces = node.state.layout == "one row per key"
-    flaw = "may leave out old rows" if replaces else "may take back rows that it has not sent"
+    flaw = "may omit old rows" if replaces else "may retract rows that it has not sent"
     return f"{called(node.input)} {flaw}, and {node.reason}"
 
 
 def _state(node: PhysicalNormalize) -> StepState:
     if node.only_comes:
-        layout, ttl = "all rows, in the order in which they came", node.state.ttl_ms
+        layout, ttl = "all rows, in order of arrival", node.state.ttl_ms
         kept = f"{for_long(ttl, node.input)}{_BACK}"
         return StepState("agenda", values(node.input, "timed"), called(node.input), layout, None, ttl, kept)
     if node.state.layout == "one row per key":
         layout = f"the last row of each ({', '.join(part.text for part in node.input.calc.key.parts)})"
     else:
-        layout = f"all rows, equal ones {equal_ones(node.state)}"
+        layout = f"all rows, equal rows {equal_ones(node.state)}"
     shown = values(node.input, node.state.layout)
     if not node.takes_back:
-        return rows(node, layout, "that is where old rows are found", shown)
-    state = rows(node, f"{layout}, and when each was written", "a row that is written again lives longer", shown)
+        return rows(node, layout, "old rows are looked up here", shown)
+    state = rows(node, f"{layout}, each with its last write time", "writing a row again extends its TTL", shown)
     return replace(state, kept=f"{state.kept}{_BACK}")
 
 
@@ -55,23 +55,23 @@ def _advice(node: PhysicalNormalize) -> Iterator[Advice]:
     if not isinstance(scan, PhysicalScan):
         return
     source = scan.source
-    text = f"{node.node} keeps every row of {source.table} besides, because {node.reason}."
+    text = f"{node.node} keeps a copy of every row of {source.table}, because {node.reason}."
     if source.debezium and not source.exact:
-        text += " That cannot be avoided: a snapshot of Debezium's may bring rows that are there already."
+        text += " This cannot be avoided, because a Debezium snapshot may contain rows that are already present."
     elif source.mode == "retract" and not source.exact:
         text += (
-            f" If its producer sends -U with every update, and takes back only what it has sent, say `exact: true` of "
-            f"{source.table}: then this is not needed."
+            " If its producer sends -U with every update and retracts only rows that it has sent, add `exact: "
+            f"true` to {source.table}: then no copy is needed."
         )
     elif not source.exact:
         text += (
-            f" If its producer can send -U with every update, make {source.table} a retract table with "
-            f"`exact: true`: then this is not needed."
+            f" If its producer can send -U with every update, declare {source.table} as a retract table with "
+            "`exact: true`: then no copy is needed."
         )
     yield Advice(node.node, "old rows kept", text)
 
 
 def single_row(node: PhysicalSingleRow) -> NodeDescription:
-    """Which subquery must have one row, and that its rows are stored."""
-    kept = rows(node, "its rows", "they are counted", values(node.input, node.state.layout))
+    """Describe a SingleRow: which subquery must have at most one row, and that its rows are stored."""
+    kept = rows(node, "its rows", "the subquery must have at most one row", values(node.input, node.state.layout))
     return NodeDescription("single_row", f"at most one row of {node.query}", NO_VALUES, state=(kept,))

@@ -1,4 +1,4 @@
-"""What a plan says of window functions with an order."""
+"""How a plan describes window functions with an order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.plan.scalar.scalars import resolved, show
 
 
 def over(node: PhysicalOver) -> NodeDescription:
-    """Its calls, which rows a change concerns, and what it keeps."""
+    """Describe a window function: its calls, which rows a change affects, and which rows it keeps."""
     calls = [NamedCall(call.name, call.text) for call in node.calls]
     return NodeDescription(
         "over",
@@ -25,35 +25,35 @@ def over(node: PhysicalOver) -> NodeDescription:
 
 
 def _concerned(node: PhysicalOver) -> str:
-    """Which rows are sent again with a change, in a sentence."""
+    """Return a sentence that says which rows are emitted again when a row changes."""
     frames = [call.frame for call in node.calls]
     if any(each.end is None for each in frames):
-        return "concerns all rows of its partition, or all before it"
+        return "affects all rows of its partition, or all rows before it"
     if any(each.start is None for each in frames):
-        return "concerns the rows behind it; a row that comes last reads the one before it only"
-    return "concerns the rows in whose frames it is"
+        return "affects the rows after it; a row that arrives last reads only the row before it"
+    return "affects the rows whose frames contain it"
 
 
 def _state(node: PhysicalOver) -> tuple[StepState, ...]:
     layout = "every row, in order" + (" in its partition" if node.partition else "")
-    kept = rows(node, layout, "a row may be taken back", values(node.input, "every row"))
-    reason = "what is around a change is read, and what was sent is taken back"
-    return kept, replace(kept, name="results", layout="the same with its results", reason=reason)
+    kept = rows(node, layout, "a row may be retracted", values(node.input, "every row"))
+    reason = "the rows around a change are recomputed, and their old results are retracted"
+    return kept, replace(kept, name="results", layout="the same rows with their results", reason=reason)
 
 
 def _results(node: PhysicalOver) -> StepState:
-    """What is kept where rows come in the order of their time."""
+    """Return the state if rows arrive in the order of their time."""
     layout = "the last rows" + (" of each partition" if node.partition else "") + " with their results"
-    last = rows(node, layout, "rows come in the order of their time", values(node.input, "last rows"))
+    last = rows(node, layout, "rows arrive in order of time", values(node.input, "last rows"))
     kept = last.kept
     if node.passes:
-        kept = f"each until rows come that are {show_ms(_reach(node) // 1000)} later, in whatever partition"
+        kept = f"each until rows arrive that are {show_ms(_reach(node) // 1000)} later, in any partition"
     elif node.state.ttl_ms is None:
-        kept = "for ever, as many of each partition as rows that follow may see"
+        kept = "indefinitely, as many rows of each partition as later rows can read"
     return replace(last, name="results", kept=kept, endless=False)
 
 
 def _reach(node: PhysicalOver) -> int:
-    """How far apart rows are that see each other by their frames' lengths of time, in microseconds."""
+    """Return the largest distance, in microseconds, between two rows of which one can be in the other's frame."""
     frames, ahead = [call.frame for call in node.calls], node.ahead or 0
     return ahead + max(-edge for each in frames for edge in (0, each.start, each.end) if edge is not None)

@@ -1,4 +1,4 @@
-"""What a plan says of ranks and deduplications."""
+"""How a plan describes ranks and deduplications."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.plan.scalar.scalars import resolved, show
 
 
 def rank(node: PhysicalRank) -> NodeDescription:
-    """Its range, partition and order, its strategy, and what it keeps."""
+    """Describe a rank or deduplication: its range, partition and order, its strategy, and which rows it keeps."""
     ranking, condition = node.ranking, node.condition
     bound = None if condition is None else condition.bound
     own = next((name for name, function in node.numbers.items() if function == ranking.function), None)
@@ -68,22 +68,22 @@ def _deduplicate(node: PhysicalRank) -> str:
 
 
 def _hot(node: PhysicalRank) -> list[PhysicalNode]:
-    """The input, if SKEW could spread its partitions."""
+    """Return the input if the hint SKEW could spread its partitions; otherwise an empty list."""
     spread = isinstance(node.input, PhysicalRank) and salted(node.input.input)
     return [node.input] if node.ranking.strategy == "retract" and node.ranking.last is not None and not spread else []
 
 
 def _facts(node: PhysicalRank) -> Iterator[Fact]:
     if node.condition is not None:
-        yield Fact("and", node.condition.expression.text)
+        yield Fact("condition", node.condition.expression.text)
         if node.condition.bound is not None:
             bound = show(resolved(node.condition.bound))
-            yield Fact("reads to", f"number {bound}, which all rows of a partition share")
+            yield Fact("reads to", f"number {bound}, which is the same in all rows of a partition")
     if node.ranking.settled is not None:
-        yield Fact("numbers", f"those above {node.ranking.settled} are not told apart")
+        yield Fact("numbers", f"numbers above {node.ranking.settled} are not distinguished")
     yield Fact("strategy", node.ranking.strategy)
     if node.ranking.ties == "latest first":
-        yield Fact("ties", "the later arrival counts")
+        yield Fact("ties", "the latest arrival comes first")
     yield from hot_keys(_hot(node), "a partition is ranked in one shard")
 
 
@@ -95,17 +95,17 @@ def _state(node: PhysicalRank) -> StepState:
             "every row, in the order of its partition" if node.partition else "every row, in order",
         )
         if node.state.ttl_ms is None and node.ranking.function != "row_number" and not node.input.traits.unique_keys:
-            layout += ", equal ones counted"
+            layout += ", equal rows counted"
     elif node.ranking.takes_one:
         layout = "one row per partition" if node.partition else "one row"
     else:
-        layout = f"{'of each partition ' if node.partition else ''}the rows whose number is up to {node.ranking.last}"
+        layout = f"{'in each partition, ' if node.partition else ''}the rows with numbers up to {node.ranking.last}"
     return rows(node, layout, node.reason, values(node.input, kind, node.state.closing))
 
 
 def _advice(node: PhysicalRank) -> Iterator[Advice]:
     if not node.partition:
-        text = f"{node.node} has no PARTITION BY: all its rows are in one shard, which one task has to deal with."
+        text = f"{node.node} has no PARTITION BY: all its rows are in one shard, and one task processes them."
         yield Advice(node.node, "one shard", text)
     if node.ranking.strategy == "retract":
         text = f"{node.node} keeps every row of {called(node.input)}, because {node.reason}. {_with_less(node)}"
@@ -113,14 +113,14 @@ def _advice(node: PhysicalRank) -> Iterator[Advice]:
 
 
 def _with_less(node: PhysicalRank) -> str:
-    """When a rank that keeps every row would keep fewer, or read fewer."""
+    """Return how a rank that keeps every row could keep fewer rows, or how far it reads on a change."""
     if node.ranking.last is not None:
-        return "Over a table that only inserts it would keep those that can still reach the range."
+        return "Over an append table, it would keep only rows that can still reach the range."
     if node.ranking.settled is not None:
-        return f"A change reads a partition up to its number {node.ranking.settled} only."
+        return f"A change reads a partition only up to number {node.ranking.settled}."
     if node.condition is not None and node.condition.bound is not None:
-        return "A change reads a partition up to its bound only."
+        return "A change reads a partition only up to its bound."
     return (
-        "A change reads its whole partition: with an upper bound, n <= 10, or n <= c with column c in PARTITION BY, "
-        "it would read that many rows."
+        "A change reads its whole partition. With an upper bound (n <= 10, or n <= c with column c in PARTITION "
+        "BY), it would read only that many rows."
     )

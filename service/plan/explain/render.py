@@ -1,7 +1,8 @@
-"""A plan for people and for programs (`rowkind explain`).
+"""Renders the plans of a job for people and programs (`rowkind explain`).
 
-It says for every step what comes out of it, which kinds of changes, under which keys, and where there is state: how it
-is laid out, for how long it is kept, and why. One description is made of the plan, and each format is written from it.
+For every step, the result shows what it emits: which kinds of changes and under which keys. For a step with state, the
+result shows how the state is laid out, how long rows are kept, and why. The plan is described once, and each format is
+written from that description.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ Format = Literal["text", "json", "mermaid", "html"]
 
 
 def explain(sinks: Sequence[PhysicalSink], name: str = "main") -> str:
-    """The plans of a query as trees, with advice below each."""
+    """Return the plans of a query as trees in text, each followed by its advice."""
     return text([with_display_names(describe(name, sinks))])
 
 
 def render(job: Job, queries: Mapping[str, Sequence[PhysicalSink]], form: Format) -> str:
-    """The plans of the queries of a job, in one document."""
+    """Return the plans of all queries of a job as one document."""
     sqls = {name: sink.sql for name, sink in job.sinks.items()}
     descriptions = [with_display_names(describe(name, sinks, sqls)) for name, sinks in queries.items()]
     match form:

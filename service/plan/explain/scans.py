@@ -1,4 +1,4 @@
-"""What a plan says of the tables that it reads, and of unions."""
+"""How a plan describes scans of tables, and unions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORMATS = {"avro": "", "plain_avro": "Avro without a frame", "json": "JSON"}
 
 
 def scan(node: PhysicalScan) -> NodeDescription:
-    """How changes of a table are read: its mode, format and watermark."""
+    """Describe a scan: the table's mode, format and watermark."""
     source, read = node.source, node.calc.input
     alias = "" if node.alias == source.table else f" AS {node.alias}"
     form = _format(source)
@@ -29,20 +29,20 @@ def scan(node: PhysicalScan) -> NodeDescription:
             source.debezium if form else ABSENT,
             ABSENT if source.watermark is None else _watermark_values(source.watermark),
         ),
-        (Fact("reads", columns(read) or "no column, only how many rows there are"), *_facts(source, form)),
+        (Fact("reads", columns(read) or "no columns, only the number of rows"), *_facts(source, form)),
     )
 
 
 def union(node: PhysicalUnion) -> NodeDescription:
-    """All inputs as one."""
+    """Describe a union: the number of its inputs."""
     return NodeDescription("union", f"UNION ALL of {len(node.inputs)} inputs")
 
 
 def _facts(source: SourceTable, form: str) -> Iterator[Fact]:
-    """What is declared of a table."""
+    """Yield the declared properties of a table."""
     if source.mode != "append":
         key = f", replaced by ({', '.join(source.primary_key)})" if source.primary_key else ", no primary key"
-        exact = ", exact: every retraction takes back a row that was sent" if source.exact else ""
+        exact = ", exact: every retraction is of a row that was sent" if source.exact else ""
         yield Fact("table", f"{source.mode}{key}{exact}")
     if form:
         yield Fact("values", form.strip())
@@ -51,18 +51,18 @@ def _facts(source: SourceTable, form: str) -> Iterator[Fact]:
 
 
 def _format(source: SourceTable) -> str:
-    return _FORMATS[source.format] + (" of Debezium" if source.debezium else "")
+    return _FORMATS[source.format] + (" in Debezium envelopes" if source.debezium else "")
 
 
 def _watermark(mark: Watermark) -> str:
-    delay = f", less {show(mark.delay_us // 1000)}" if mark.delay_us else ""
+    delay = f", minus {show(mark.delay_us // 1000)}" if mark.delay_us else ""
     if mark.time != mark.of:
-        delay = f", less a delay by row{delay.replace(', less', ' and')}"
-    late = "a dead letter" if mark.late == "dead_letter" else "left out"
-    longer = f" {show(mark.allowed_ms)} behind that, as long as state is kept," if mark.allowed_ms else ""
+        delay = f", minus a delay per row{delay.replace(', minus', ' and')}"
+    late = "sent to the dead letter topic" if mark.late == "dead_letter" else "dropped"
+    longer = f" by more than the allowed lateness of {show(mark.allowed_ms)}" if mark.allowed_ms else ""
     return (
-        f"the latest of {mark.subject}{delay}, of the slowest partition but for those without rows for "
-        f"{show(mark.idle_ms)}; what comes too late{longer} is {late}"
+        f"the latest {mark.subject}{delay}, of the slowest partition, ignoring partitions without rows for "
+        f"{show(mark.idle_ms)}; rows that are late{longer} are {late}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Words for the rows that a step keeps: whose they are, in which order they come, and for how long they stay."""
+"""Describes the rows that a step keeps: whose rows they are, in which order changes count, and how long they stay."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from rowkind.service.plan.explain.values import ABSENT, Closes, StateLayout, Sta
 
 
 def called(node: PhysicalNode) -> str:
-    """What an operator's input is, in a sentence."""
+    """Return the name of an operator's input for use in a sentence."""
     below = _origin(node)
     return below.source.table if isinstance(below, PhysicalScan) else f"the result of {below.node}"
 
 
 def alias(node: PhysicalNode) -> str:
-    """What a hint in the same SELECT calls an operator's input, if that is a table."""
+    """Return the alias by which a hint in the same SELECT refers to an operator's input; empty if it is not a table."""
     below = _origin(node)
     return below.alias.rpartition(".")[2] if isinstance(below, PhysicalScan) else ""
 
 
 def _origin(node: PhysicalNode) -> PhysicalNode:
-    """The input as the query has it: a Normalize stands for its table."""
+    """Return the input as the query has it: a Normalize stands for its table."""
     return _origin(node.input) if isinstance(node, PhysicalNormalize) else node
 
 
 def values(
     node: PhysicalNode, layout: StateLayout, closing: Closing | None = None, sub_key: Any = ABSENT, calls: Any = ABSENT
 ) -> StateValues:
-    """Whose rows are kept and how, for programs."""
+    """Return which rows are kept and how, in machine-readable form."""
     below = _origin(node)
     of = below.source.table if isinstance(below, PhysicalScan) else below.node
     closes = ABSENT
@@ -61,7 +61,10 @@ def rows(
     shown: StateValues,
     closing: Closing | None = None,
 ) -> StepState:
-    """The rows of an operator with one input; `closing` is when they are dropped, if it is not the input's."""
+    """Describe the rows of an operator with one input.
+
+    `closing` replaces the input's own condition for dropping rows.
+    """
     state = node.state
     ttl, endless = state.ttl_ms, state.ttl_ms is None and state.closing is None and not comes_alive(node.input)
     kept = for_long(ttl, node.input, closing or state.closing)
@@ -69,12 +72,12 @@ def rows(
 
 
 def equal_ones(chosen: PhysicalInput) -> str:
-    """How equal rows are kept. With a ttl, each expires by its own age."""
-    return "counted" if chosen.ttl_ms is None else "kept one by one"
+    """Return how equal rows are kept. With a TTL, they are kept one by one, since each expires by its own age."""
+    return "counted" if chosen.ttl_ms is None else "kept individually"
 
 
 def by(clock: Clock) -> str:
-    """Whose time it is, in a sentence."""
+    """Return the clock or watermark by which time passes, for use in a sentence."""
     tables = [table for table, _ in clock.tables]
     which = {0: "the clock", 1: "the watermark of ", 2: "the lesser watermark of "}.get(
         len(tables), "the least watermark of "
@@ -83,24 +86,24 @@ def by(clock: Clock) -> str:
 
 
 def moment(time: ColumnTime) -> str:
-    """The time that a row has, in a sentence."""
-    # Whether a watermark has come to a time or has passed it is a microsecond, which is not told.
+    """Return the time of a row, for use in a sentence."""
+    # Whether a watermark has reached a time or passed it is a difference of 1 microsecond, which is not shown.
     later = (time.later_us + 500) // 1000
     return time.column.rpartition(".")[2] + (f" + {show(later)}" if later > 0 else f" - {show(-later)}" * (later < -1))
 
 
 def until(clock: Clock, time: ColumnTime) -> str:
-    """How long a row is kept that goes by a time of its own."""
+    """Return how long a row is kept if its own time decides."""
     return f"each until {by(clock)} passes {moment(time)}"
 
 
 def is_evicted(closing: Closing | None) -> bool:
-    """Whether a watermark drops rows, and does not only say which are late."""
+    """Return whether a watermark drops rows, and does not only decide which rows are late."""
     return closing is not None and closing.kept is not None
 
 
 def comes_alive(node: PhysicalNode) -> bool:
-    """Whether all that an input is made of is retracted when it expires."""
+    """Return whether all rows from which an input is derived are retracted when they expire."""
     if isinstance(node, PhysicalNormalize) and node.takes_back:
         return True
     if isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions:
@@ -109,21 +112,23 @@ def comes_alive(node: PhysicalNode) -> bool:
 
 
 def for_long(ttl_ms: int | None, below: PhysicalNode, closing: Closing | None = None) -> str:
-    """How long rows of an input are kept."""
+    """Return how long rows of an input are kept."""
     if closing is not None and closing.kept is None:
         late = f"late once {by(closing.clock)} passes {moment(closing.late)}"
-        return f"for ever: no condition bounds how much later a match may be; {late}"
+        return f"indefinitely, because no condition limits how much later a match may be; {late}"
     if closing is not None and closing.kept is not None:
         late = f", late once it passes {moment(closing.late)}" if closing.late != closing.kept else ""
         return until(closing.clock, closing.kept) + late
     if ttl_ms is None and comes_alive(below):
-        return "as long as they are there: what expires is taken back"
-    return "for ever: there is no ttl" if ttl_ms is None else f"each for {show(ttl_ms)} after its last change"
+        return "until they are retracted, at the latest when their source rows expire"
+    return (
+        "indefinitely, because there is no ttl" if ttl_ms is None else f"each for {show(ttl_ms)} after its last change"
+    )
 
 
 def order(chosen: PhysicalInput) -> str:
-    """Whether changes count in their order of arrival; nothing if they do not."""
+    """Return whether changes count in their order of arrival; empty if they do not."""
     if not chosen.by_seq:
         return ""
     keyed = chosen.layout != "multiset"
-    return "the last change of a key counts" if keyed else "changes count in the order of arrival"
+    return "the latest change of a key counts" if keyed else "changes are applied in order of arrival"

@@ -1,4 +1,4 @@
-"""Descriptions as text: for each sink the tree down to the topics, and advice below it."""
+"""Renders descriptions as text: for each sink, a tree down to the topics, then the advice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LABEL = 15
 
 
 def text(queries: Sequence[QueryDescription]) -> str:
-    """The plans of all sinks, under a line about their query where there are several sinks."""
+    """Return the plans of all sinks. If there are several sinks, a line about each query precedes its plans."""
     parts: list[str] = []
     for query in queries:
         if len(query.sinks) > 1 or len(queries) > 1:
@@ -22,7 +22,7 @@ def text(queries: Sequence[QueryDescription]) -> str:
 
 
 def _plan(description: Description) -> str:
-    """The plan of one sink."""
+    """Return the plan of one sink."""
     root = description.root
     lines = [f"sink {root.name}: {root.title}", *_facts("│ ", root)]
     lines += _tree(root.inputs[0], "└─ ", "   ")
@@ -53,12 +53,12 @@ def _facts(margin: str, step: Step) -> Iterator[str]:
 
 
 def _before_outcome(step: Step) -> int:
-    own = ("same as", "reads", "table", "and", "strategy", "ties", "needed")
+    own = ("same as", "reads", "table", "condition", "strategy", "ties", "needed")
     return sum(fact.label in own for fact in step.facts)
 
 
 def _wrapped(first: str, rest: str, words: str) -> list[str]:
-    """The text in lines of a readable width, broken at spaces outside of names and types."""
+    """Return the text in lines of a readable width, broken only at spaces outside of names and types."""
     lines, line = [], first
     for number, word in enumerate(words.split(" ")):
         if len(line) + len(word) + 1 > _WIDTH and number and line.strip("│ ") and line != rest:

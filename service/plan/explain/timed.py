@@ -1,4 +1,4 @@
-"""What a plan says of sessions, temporal filters and stamps."""
+"""How a plan describes sessions, temporal filters and processing-time stamps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.plan.scalar.time_windows import interval
 
 
 def session(node: PhysicalSession) -> NodeDescription:
-    """Its gap and partition, and that it keeps every row."""
+    """Describe a session window: its gap, its partition, and that it keeps every row."""
     partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
     gap = show(interval(node.gap))
     return NodeDescription(
@@ -27,9 +27,9 @@ def session(node: PhysicalSession) -> NodeDescription:
 
 
 def _session_state(node: PhysicalSession) -> StepState:
-    layout = "every row, in the order of its time" + (" in its partition" if node.partition else "")
-    reason, closing = "a row may come between two sessions and make them one", node.state.closing
-    reason = "they come again when the end of their session moves" if node.ends else reason
+    layout = "every row, in order of time" + (" in its partition" if node.partition else "")
+    reason, closing = "a new row may merge two sessions", node.state.closing
+    reason = "they are emitted again when the end of their session changes" if node.ends else reason
     if node.ends and closing is not None and closing.kept is None:
         closing = replace(closing, kept=ColumnTime(node.schema.names[-1], closing.late.later_us - node.gap))
     shown = values(node.input, "every row", closing if node.ends else None)
@@ -37,7 +37,7 @@ def _session_state(node: PhysicalSession) -> StepState:
 
 
 def temporal_filter(node: PhysicalTemporalFilter) -> NodeDescription:
-    """From when on and until when it lets rows pass, and that the others wait."""
+    """Describe a temporal filter: from when and until when a row is in the result, and which rows are buffered."""
     begins, ends = (ABSENT if at is None else moment(at) for at in (node.begins, node.ends))
     return NodeDescription(
         "temporal_filter",
@@ -49,20 +49,20 @@ def temporal_filter(node: PhysicalTemporalFilter) -> NodeDescription:
 
 
 def _passing(node: PhysicalTemporalFilter) -> str:
-    """From when on and until when rows are let through."""
-    when = " in the order of their time, each when" if node.whole else " from when"
-    when = f" in the order of {', '.join(node.order)}, each when" if node.order else when
+    """Return the sentence that says from when and until when rows are in the result."""
+    when = " in order of time, each when" if node.whole else " from when"
+    when = f" in order of {', '.join(node.order)}, each when" if node.order else when
     begins = "" if node.begins is None else f"{when} {by(node.clock)} passes {moment(node.begins)}"
     if isinstance(node.input, PhysicalJoin) and node.input.kind != "anti" and node.begins is not None:
-        begins = f" with a match, and those without one{begins}" if node.begins.null == "always" else begins
+        begins = f" with a match, and rows without a match{begins}" if node.begins.null == "always" else begins
     return f"rows{begins}{'' if node.ends is None else f' until {by(node.clock)} passes {moment(node.ends)}'}"
 
 
 def _waiting(node: PhysicalTemporalFilter) -> StepState:
     begins, ends = (None if each is None else moment(each) for each in (node.begins, node.ends))
-    layout = "the rows whose time is to come, in the order of their time"
+    layout = "rows whose time has not come, in order of time"
     if ends is not None:
-        layout = "the rows whose time is not over, in the order in which it ends"
+        layout = "rows whose time is not over, in order of the end of their time"
     kept = f"each until {by(node.clock)} passes {ends or begins}"
     return StepState("agenda", values(node.input, "timed"), called(node.input), layout, None, None, kept)
 
@@ -70,13 +70,13 @@ def _waiting(node: PhysicalTemporalFilter) -> StepState:
 def _advice(node: PhysicalTemporalFilter) -> Iterator[Advice]:
     if node.order:
         text = (
-            f"{node.node} puts all rows in one order: they are in one shard, which one task has to deal with, and one "
-            f"task writes them. A topic with several partitions has them in order in each."
+            f"{node.node} puts all rows into one order, so they are in one shard: one task processes them, and "
+            "one task writes them. In a topic with several partitions, each partition is in order."
         )
         yield Advice(node.node, "one shard", text)
 
 
 def stamp(_node: PhysicalStamp) -> NodeDescription:
-    """That rows get the time of their batch."""
-    once = Fact("a batch", "has one time, also when it is done again")
-    return NodeDescription("stamp", "rows with the time at which they are processed", facts=(once,))
+    """Describe a stamp: rows get the time of their batch."""
+    once = Fact("a batch", "has one time, even if it is repeated")
+    return NodeDescription("stamp", "rows with their processing time", facts=(once,))

@@ -1,7 +1,7 @@
-"""What a plan says to programs: the keys of the JSON document, each documented where it is declared.
+"""The values of a plan for programs: the keys of the JSON document, each documented where it is declared.
 
-`python -m tests.plan` writes docs/plan-document.md from these declarations. A key stays as it is once it is released;
-others may be added.
+`python -m tests.plan` writes docs/plan-document.md from these declarations. Once released, a key does not change; other
+keys may be added.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowkind.service.physical.join_kinds import PhysicalJoinKind
 from rowkind.service.physical.source_table import TopicFormat
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
-"""The value of a key that is left out."""
+"""The value of a key that is left out of the document."""
 
 How = Literal["shuffled", "same stage", "every shard", "unmoved"]
 FirstStep = Literal["added up", "ranked"]
@@ -54,13 +54,13 @@ AdviceCode = Literal[
 
 @cache
 def documented(of: Any) -> Mapping[str, Any]:
-    """The keys of a class, with their documented types: its fields that are `Annotated`."""
+    """Return the documented keys of a class, with their types: the fields that are `Annotated`."""
     hints = get_type_hints(of, include_extras=True)
     return {each.name: hints[each.name] for each in fields(of) if get_origin(hints[each.name]) is Annotated}
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON has it: objects of the documented keys, without those that are left out."""
+    """Return a value as JSON: an object has the documented keys, except those that are `ABSENT`."""
     if hasattr(value, "__dataclass_fields__"):
         found = {name: getattr(value, name) for name in documented(value.__class__)}
         return {name: as_json(each) for name, each in found.items() if each is not ABSENT}
@@ -71,7 +71,7 @@ def as_json(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class StepValues:
-    """What only steps of one kind have."""
+    """Values that only steps of one kind have."""
 
 
 NO_VALUES = StepValues()
@@ -79,34 +79,34 @@ NO_VALUES = StepValues()
 
 @dataclass(frozen=True)
 class Advice:
-    """What could be cheaper or is to be watched."""
+    """A piece of advice: a possible saving, or a risk."""
 
-    about: Annotated[str, "the step that it concerns"]
-    code: Annotated[AdviceCode, "which advice it is"]
-    text: Annotated[str, "what to know and what to do, for people"]
+    about: Annotated[str, "the step that the advice concerns"]
+    code: Annotated[AdviceCode, "the kind of advice"]
+    text: Annotated[str, "the advice in prose"]
 
 
 @dataclass(frozen=True)
 class NamedColumn:
     """A column."""
 
-    name: Annotated[str, "its name"]
-    type: Annotated[str, "its SQL type"]
+    name: Annotated[str, "the column's name"]
+    type: Annotated[str, "the column's SQL type"]
 
 
 @dataclass(frozen=True)
 class NamedCall:
     """A call."""
 
-    name: Annotated[str, "the column with its result"]
+    name: Annotated[str, "the column with the call's result"]
     sql: Annotated[str, "the call in SQL"]
 
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column with numbers of a rank."""
+    """A column with the numbers of a rank."""
 
-    name: Annotated[str, "its name"]
+    name: Annotated[str, "the column's name"]
     function: Annotated[RankFunction, "the function that numbers the rows"]
 
 
@@ -114,51 +114,51 @@ class NumberColumn:
 class Closes:
     """When rows are dropped from state because time has passed them."""
 
-    clock: Annotated[str, "the tables whose watermark it is, or `the clock`, that of the batches"]
-    at: Annotated[str, "the time of a row that has to be passed"]
+    clock: Annotated[str, "the tables whose watermark decides, or `the clock`, which is the time of the batches"]
+    at: Annotated[str, "the time of a row that the watermark or clock must pass"]
 
 
 @dataclass(frozen=True)
 class StateValues:
-    """Rows that a step keeps."""
+    """Rows that a step keeps as state."""
 
-    of: Annotated[str, "the table or the step whose rows these are"]
+    of: Annotated[str, "the table or the step that the rows come from"]
     layout: Annotated[
         StateLayout,
-        "`unique key`: rows by key and sub_key; `multiset`: equal rows counted, or with a ttl one by one; "
-        "`timed`: in the order of their times, until one of these is reached; `values`: all different ones of "
-        "its calls; `views`: those of functions of the job; `top rows`: from 1 to the rank's last; `every "
-        "row`, `last rows`: of a partition in order; `versions`: all rows that a key has had; `begun`: from "
-        "the first row on that may begin a match; `facts`: about all rows, on every shard",
+        "`unique key`: rows by key and sub_key; `multiset`: equal rows counted, or with a ttl kept "
+        "individually; `timed`: in order of time, until their time is reached; `values`: all distinct values of "
+        "its calls; `views`: the views of the job's functions; `top rows`: from 1 to the rank's last; `every "
+        "row`, `last rows`: of a partition, in order; `versions`: all rows that a key has had; `begun`: all "
+        "rows since the first that may begin a match; `facts`: about all rows, on every shard",
     ]
-    closes: Annotated[Closes, "the watermark that drops its rows"] = ABSENT
-    sub_key: Annotated[Sequence[str], "what rows of one key differ in"] = ABSENT
-    calls: Annotated[Sequence[str], "the calls that the values are kept for"] = ABSENT
+    closes: Annotated[Closes, "the watermark that evicts its rows"] = ABSENT
+    sub_key: Annotated[Sequence[str], "the columns that distinguish rows of one key"] = ABSENT
+    calls: Annotated[Sequence[str], "the calls for which the values are kept"] = ABSENT
 
 
 @dataclass(frozen=True)
 class WatermarkValues:
     """The watermark of a table."""
 
-    column: Annotated[str, "the column that it is of, or the expression"]
-    delay_ms: Annotated[int, "how far it is behind the latest time, where that is the same for all rows"]
-    idle_ms: Annotated[int, "for how long a partition without rows holds it back"]
-    late: Annotated[Literal["drop", "dead_letter"], "what becomes of rows that come too late"]
-    allowed_lateness_ms: Annotated[int, "for how much longer state is kept, and late rows are taken"]
+    column: Annotated[str, "the watermark's column or expression"]
+    delay_ms: Annotated[int, "milliseconds that the watermark is behind the latest time, if the same for all rows"]
+    idle_ms: Annotated[int, "milliseconds after which a partition without rows no longer holds back the watermark"]
+    late: Annotated[Literal["drop", "dead_letter"], "what happens to late rows"]
+    allowed_lateness_ms: Annotated[int, "milliseconds that state is kept longer and late rows are accepted"]
 
 
 @dataclass(frozen=True)
 class SinkValues(StepValues):
     """A sink."""
 
-    topic: Annotated[str, "its topic"]
-    mode: Annotated[ChangelogMode, "the kinds of changes in it"]
-    key: Annotated[Sequence[str], "the columns of its key"]
-    delivery: Annotated[Literal["exactly_once", "at_least_once"], "how often a change may be in the topic"]
-    columns: Annotated[Sequence[NamedColumn], "the columns that it writes"]
+    topic: Annotated[str, "the sink's topic"]
+    mode: Annotated[ChangelogMode, "the kinds of changes in the topic"]
+    key: Annotated[Sequence[str], "the columns of the sink's key"]
+    delivery: Annotated[Literal["exactly_once", "at_least_once"], "whether a change may be in the topic more than once"]
+    columns: Annotated[Sequence[NamedColumn], "the columns that are written"]
     fixes: Annotated[
         Sequence[str],
-        "what its rows share a shard by, where its key does not name that but fixes it for good",
+        "the columns by which rows share a shard, if the key determines these columns but does not contain them",
     ] = ABSENT
 
 
@@ -166,22 +166,22 @@ class SinkValues(StepValues):
 class ScanValues(StepValues):
     """A table that is read."""
 
-    table: Annotated[str, "the table"]
-    topic: Annotated[str, "its topic"]
-    alias: Annotated[str, "what the query calls the table"]
+    table: Annotated[str, "the table's name"]
+    topic: Annotated[str, "the table's topic"]
+    alias: Annotated[str, "the table's alias in the query"]
     table_mode: Annotated[ChangelogMode, "the table's mode"]
     primary_key: Annotated[Sequence[str], "the table's primary key"]
-    exact: Annotated[bool, "whether the producer promises an exact changelog"]
+    exact: Annotated[bool, "whether the producer guarantees an exact changelog"]
 
 
 @dataclass(frozen=True)
 class ScanDetails(StepValues):
-    """A table that is read for the first time in a plan."""
+    """More about a table, where a plan reads it first."""
 
     reads: Annotated[Sequence[NamedColumn], "the columns that are read"]
-    values: Annotated[TopicFormat, "how the topic's values are written, where that is not framed Avro"] = ABSENT
-    debezium: Annotated[bool, "whether values are Debezium's envelopes, as above"] = ABSENT
-    watermark: Annotated[WatermarkValues, "that of its table"] = ABSENT
+    values: Annotated[TopicFormat, "the format of the topic's values, if not framed Avro"] = ABSENT
+    debezium: Annotated[bool, "whether the topic's values are Debezium envelopes, if `values` is set"] = ABSENT
+    watermark: Annotated[WatermarkValues, "the table's watermark"] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -189,17 +189,17 @@ class JoinValues(StepValues):
     """A join, semi join, anti join or mark join."""
 
     join: Annotated[PhysicalJoinKind, "the kind of join"]
-    on: Annotated[Sequence[str], "its equal keys"]
+    on: Annotated[Sequence[str], "the equal keys"]
 
 
 @dataclass(frozen=True)
 class JoinDetails(StepValues):
-    """What else there is to know of a join."""
+    """More about a join."""
 
-    condition: Annotated[str, "what matches must fulfil besides"] = ABSENT
+    condition: Annotated[str, "the condition on matches in addition to the keys"] = ABSENT
     remade: Annotated[Sequence[str], "the inputs whose rows it recomputes from the state of the step below"] = ABSENT
-    reason: Annotated[str, "why it is not where it is written, for people"] = ABSENT
-    spreadable: Annotated[Sequence[str], "the inputs whose rows of one key the hint SKEW can spread"] = ABSENT
+    reason: Annotated[str, "why the join is not where the query has it, in prose"] = ABSENT
+    spreadable: Annotated[Sequence[str], "the inputs whose hot keys the hint SKEW can spread"] = ABSENT
 
 
 @dataclass(frozen=True)
@@ -207,23 +207,23 @@ class LookupValues(StepValues):
     """An as-of join or a lookup."""
 
     join: Annotated[Literal["left", "inner"], "whether a left row without a match is in the result"]
-    on: Annotated[Sequence[str], "its equal keys, and how times compare"]
-    versions: Annotated[bool, "whether its right side is a table with a key, whose rows count one after the other"]
+    on: Annotated[Sequence[str], "the equal keys, and the comparison of times"]
+    versions: Annotated[bool, "whether its right side is a table with a key, whose rows are versions"]
 
 
 @dataclass(frozen=True)
 class AggregateValues(StepValues):
     """An aggregate."""
 
-    group_by: Annotated[Sequence[str], "its group columns"]
-    calls: Annotated[Sequence[NamedCall], "its calls; none for DISTINCT"]
+    group_by: Annotated[Sequence[str], "the group columns"]
+    calls: Annotated[Sequence[NamedCall], "the calls; empty for DISTINCT"]
 
 
 @dataclass(frozen=True)
 class FactValues(StepValues):
-    """An aggregate that a NOT IN needs."""
+    """An aggregate over the right side of a NOT IN."""
 
-    fact: Annotated[Literal["rows", "nulls"], "what is asked of all rows"]
+    fact: Annotated[Literal["rows", "nulls"], "whether it looks for rows or for NULLs"]
 
 
 @dataclass(frozen=True)
@@ -233,39 +233,39 @@ class RankValues(StepValues):
     function: Annotated[RankFunction, "the function that ranks the rows"]
     first: Annotated[int, "the first number that is kept"]
     last: Annotated[int | None, "the last number that is kept, null if there is no upper bound"]
-    ties: Annotated[Ties, "which of equal rows counts first, by arrival"]
-    number: Annotated[str | None, "the column with the number by its function, null if no step reads it"]
-    numbers: Annotated[Sequence[NumberColumn], "its columns with numbers, if some are by other functions"]
-    partition_by: Annotated[Sequence[str], "its partition"]
-    order_by: Annotated[Sequence[str], "its order; `arrival` for that of arrival"]
+    ties: Annotated[Ties, "which of equal rows is ranked first, by arrival"]
+    number: Annotated[str | None, "the column with the function's number; null if no step reads it"]
+    numbers: Annotated[Sequence[NumberColumn], "the columns with numbers, if some are by other functions"]
+    partition_by: Annotated[Sequence[str], "the partition columns"]
+    order_by: Annotated[Sequence[str], "the order; `arrival` for the order of arrival"]
 
 
 @dataclass(frozen=True)
 class RankDetails(StepValues):
-    """What else there is to know of a rank."""
+    """More about a rank."""
 
-    condition: Annotated[str, "what rows in its range must fulfil besides"]
-    bound: Annotated[str, "the column up to which a partition is read, the same in all its rows"]
+    condition: Annotated[str, "the condition on rows within the range"]
+    bound: Annotated[str, "the column up to whose value a partition is read; it is the same in all rows of a partition"]
     settled: Annotated[int, "the number above which numbers are not distinguished"]
     strategy: Annotated[Strategy, "how rows are kept"]
-    reason: Annotated[str, "why that strategy was chosen, for people"]
-    spreadable: Annotated[Sequence[str], "the inputs whose rows of one key the hint SKEW can spread"] = ABSENT
+    reason: Annotated[str, "why that strategy was chosen, in prose"]
+    spreadable: Annotated[Sequence[str], "the inputs whose hot keys the hint SKEW can spread"] = ABSENT
 
 
 @dataclass(frozen=True)
 class SessionValues(StepValues):
     """Sessions."""
 
-    time: Annotated[str, "the column with the time of a row"]
-    gap: Annotated[str, "how far apart two rows of a session may be"]
-    partition_by: Annotated[Sequence[str], "the partition"]
+    time: Annotated[str, "the column with a row's time"]
+    gap: Annotated[str, "the largest gap between two consecutive rows of a session"]
+    partition_by: Annotated[Sequence[str], "the partition columns"]
 
 
 @dataclass(frozen=True)
 class OverValues(StepValues):
     """Window functions with an order."""
 
-    partition_by: Annotated[Sequence[str], "the partition"]
+    partition_by: Annotated[Sequence[str], "the partition columns"]
     order_by: Annotated[Sequence[str], "the order"]
     calls: Annotated[Sequence[NamedCall], "the calls"]
 
@@ -275,58 +275,58 @@ class MatchValues(StepValues):
     """A row pattern."""
 
     pattern: Annotated[str, "the pattern, as written"]
-    all_rows: Annotated[bool, "whether all rows of each match are emitted, and not one"]
-    within: Annotated[str, "in what time a match must be"]
-    partition_by: Annotated[Sequence[str], "the partition"]
+    all_rows: Annotated[bool, "whether all rows of each match are emitted, or one row"]
+    within: Annotated[str, "the maximum length of a match"]
+    partition_by: Annotated[Sequence[str], "the partition columns"]
     order_by: Annotated[Sequence[str], "the order"]
 
 
 @dataclass(frozen=True)
 class MatchDetails(StepValues):
-    """What else there is to know of a row pattern."""
+    """More about a row pattern."""
 
-    measures: Annotated[Sequence[str], "what its measures ask of it"]
-    define: Annotated[Mapping[str, str | None], "the condition of each variable, null for one that is always true"]
-    skip: Annotated[str, "where the search goes on after a match"]
+    measures: Annotated[Sequence[str], "the calls in its measures"]
+    define: Annotated[Mapping[str, str | None], "the condition of each variable; null if it is always true"]
+    skip: Annotated[str, "where the search continues after a match"]
 
 
 @dataclass(frozen=True)
 class NormalizeDetails(StepValues):
     """An input that is made exact."""
 
-    reason: Annotated[str, "why that is needed, for people"]
+    reason: Annotated[str, "why the input must be made exact, in prose"]
 
 
 @dataclass(frozen=True)
 class TemporalFilterValues(StepValues):
-    """Rows that time lets pass."""
+    """A temporal filter, which passes rows by their time."""
 
-    clock: Annotated[str, "the tables whose watermark it goes by, or `the clock`, that of the batches"]
-    begins: Annotated[str, "the time of a row from which on it is in the result"] = ABSENT
+    clock: Annotated[str, "the tables whose watermark decides, or `the clock`, which is the time of the batches"]
+    begins: Annotated[str, "the time of a row from which it is in the result"] = ABSENT
     ends: Annotated[str, "the time of a row until which it is in the result"] = ABSENT
     order_by: Annotated[Sequence[str], "the order in which rows are emitted"] = ABSENT
 
 
 @dataclass(frozen=True)
 class ExpandValues:
-    """What makes several rows of one."""
+    """An expansion of one row into several."""
 
-    elements_of: Annotated[str, "what has the elements, for each of which there is a row"]
-    outer: Annotated[bool, "whether a row without elements stays, with NULLs"]
+    elements_of: Annotated[str, "the array or map whose elements become rows"]
+    outer: Annotated[bool, "whether a row without elements is kept, with NULLs"]
     filter: Annotated[str, "the condition on the rows that are expanded"] = ABSENT
     elements_where: Annotated[
         str,
-        "the condition of LEFT JOIN on elements; others count as if they were not there",
+        "the condition of LEFT JOIN on elements; other elements are ignored",
     ] = ABSENT
 
 
 @dataclass(frozen=True)
 class CalcValues(StepValues):
-    """What happens to rows at the exit of a step."""
+    """How a step transforms the rows that it emits."""
 
     expands: Annotated[
         Sequence[ExpandValues],
-        "what makes several rows of one, one after the other, before the filter",
+        "the expansions of one row into several, applied in this order before the filter",
     ] = ABSENT
     filter: Annotated[str, "the condition on the rows that the step emits"] = ABSENT
     filter_deletes: Annotated[bool, "true if a row that fails the filter becomes a delete of its key"] = ABSENT
@@ -347,18 +347,18 @@ class CalcValues(StepValues):
 
 @dataclass(frozen=True)
 class OutcomeValues(StepValues):
-    """What a step emits."""
+    """The output of a step."""
 
-    columns: Annotated[Sequence[NamedColumn], "its columns"]
+    columns: Annotated[Sequence[NamedColumn], "the step's columns"]
     mode: Annotated[ChangelogMode, "the kinds of changes"]
     needs_old_rows: Annotated[bool, "whether a step downstream needs the -U of updates"]
     refreshes: Annotated[
         bool,
-        "whether it passes on which rows were written again, because a step downstream has a TTL",
+        "whether the step emits TTL refreshes, because a step downstream has a TTL",
     ]
     unique_keys: Annotated[Sequence[Sequence[str]], "sets of columns that identify at most one row"]
     upsert_key: Annotated[Sequence[str], "the columns by which updates stay in order"] = ABSENT
     partition_key: Annotated[
         Sequence[str],
-        "what rows that share a shard are equal in; none for scans, and for one shard",
+        "rows with equal values in these columns share a shard; empty for scans and for a single shard",
     ] = ABSENT

@@ -63,10 +63,10 @@ class LogicalJoin(LogicalBinary):
     def changes(self) -> str:
         """Why rows change."""
         if self.kind in ("anti", "not in"):
-            return "a row without a match is taken back once a match comes"
+            return "an unmatched row is retracted when a match arrives"
         if self.keeps_left:
-            return "what this subquery answers changes once a match comes"
-        return f"this {self.kind.upper()} JOIN takes back the row padded with NULLs once a match comes"
+            return "the result of this subquery changes when a match arrives"
+        return f"this {self.kind.upper()} JOIN retracts the null-padded row when a match arrives"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class LogicalLookup(LogicalBinary):
     @property
     def changes(self) -> str:
         """Why rows change."""
-        return "a row that comes late may be nearer in time than the one that has been met"
+        return "a late row may be nearer in time than the current match"
 
     def lets_pass(self, below: AbstractSet[str]) -> AbstractSet[str]:
         """Return all columns of the left input: which right row is found depends on all right rows."""

@@ -39,7 +39,7 @@ class LogicalScan(LogicalNode):
     @property
     def changes(self) -> str:
         """Why its rows change."""
-        return f"{self.source.table} is a table with mode {self.source.mode}, whose rows change"
+        return f"{self.source.table} has mode {self.source.mode}, so its rows may be updated or deleted"
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class LogicalAggregate(LogicalGrouping):
     ending: Ending | None = None
     apart: int = 0
 
-    finds_old_rows: ClassVar[tuple[str, bool] | None] = ("an aggregate adds up exact changes", True)
+    finds_old_rows: ClassVar[tuple[str, bool] | None] = ("an aggregate needs exact changes", True)
     finds_by_content: ClassVar[bool] = False
 
     @property
@@ -68,7 +68,7 @@ class LogicalAggregate(LogicalGrouping):
     @property
     def changes(self) -> str:
         """Why rows change."""
-        return "the row of a group changes with every row that comes to it"
+        return "each new row updates the result of its group"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
         """The group columns."""

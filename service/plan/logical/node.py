@@ -49,7 +49,7 @@ class LogicalNode(ABC):
     @property
     def changes(self) -> str:
         """Why rows that the node emits change, as a clause."""
-        return "rows of its input change"
+        return "rows of its input are updated or deleted"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
         """Return the columns, out of `below`, on which a condition may be pushed down to the first input."""

@@ -63,7 +63,7 @@ class LogicalSession(LogicalPerRow):
     @property
     def changes(self) -> str:
         """Why rows change."""
-        return "a row may make two sessions one"
+        return "a new row may merge two sessions"
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class LogicalOver(InPartitions, LogicalPerRow):
     @property
     def changes(self) -> str:
         """Why rows change."""
-        return "a row that comes between others changes what OVER gives them"
+        return "a row that arrives between other rows changes their OVER results"
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class LogicalRank(InPartitions, LogicalSubset):
     @property
     def changes(self) -> str:
         """Why rows change."""
-        return "a row leaves the range of a rank when another one takes its place"
+        return "a ranked row is retracted when another row takes its place"
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,10 @@ class LogicalTemporalFilter(LogicalSubset):
     order: tuple[OrderColumn, ...] = ()
     partition: tuple[str, ...] | None = field(default=None, metadata=COLUMN)
 
-    finds_old_rows: ClassVar[tuple[str, bool] | None] = ("time moves rows that are there", True)
+    finds_old_rows: ClassVar[tuple[str, bool] | None] = (
+        "a temporal filter emits stored rows later, so it needs exact changes",
+        True,
+    )
     has_ttl: ClassVar[bool] = False
 
     @property
@@ -114,7 +117,7 @@ class LogicalTemporalFilter(LogicalSubset):
     @property
     def changes(self) -> str:
         """Why rows change."""
-        return "a row leaves the result when its time is over"
+        return "a row is retracted when its time has passed"
 
     def lets_pass(self, _below: AbstractSet[str]) -> AbstractSet[str]:
         """Return no column: a condition stays above."""
@@ -172,5 +175,5 @@ class LogicalNormalize(LogicalSubset):
     @property
     def changes(self) -> str:
         """Why rows change."""
-        expired = "rows are taken back here when they expire, because of `on_expire: retract`"
+        expired = "expired rows are retracted because of `on_expire: retract`"
         return expired if self.takes_back else super().changes

@@ -259,7 +259,7 @@ def _of_table(node: LogicalNode, scan: LogicalScan, *, expiring: bool) -> _Arriv
         # An expired row may still be retracted from rows derived from it, but only by its own retraction.
         return _with_columns(node, tuple(map(scan.name, scan.source.primary_key)))
     keys = in_order(unique_keys(node), node)
-    reason = "rows that are equal in their order go by the arrival of the record that wrote them last"
+    reason = "ties in the order are broken by the arrival of the record that last wrote each row"
     return _Arriving(LogicalNormalize(LogicalInput(node), keys[0] if keys else (), reason, arrival=name), (name,))
 
 

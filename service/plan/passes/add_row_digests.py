@@ -108,7 +108,7 @@ def _digested(node: LogicalNode, apart: Collection[str]) -> LogicalNode:
         used = tuple(each for each in node.source.declared.names if each in apart or each in node.used)
         return replace(node, used=used, digested=True)
     scan = bare_scan(node)
-    assert scan is not None, "nothing but a scan is digested"
+    assert scan is not None, "only scans are digested"
     below = _digested(first(node), apart)
     if not isinstance(node, LogicalProject):
         return over(node, below)

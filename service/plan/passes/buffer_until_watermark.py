@@ -45,7 +45,7 @@ def buffer_until_watermark(query: Query) -> Query:
         partition=[bids.item]
       Scan bids
     """
-    other = ", or say `emit: changes` and give the sink mode retract or upsert" * wants_final(query.root, query)
+    other = ", or set `emit: changes` and give the sink mode retract or upsert" * wants_final(query.root, query)
     tables = timed_tables(query.root)
     rules: Rules = {LogicalOver: partial(_over, tables, other), LogicalRank: partial(_rank, tables, other)}
     return replace(query, root=where_final(query, partial(changed, rules)))
@@ -79,7 +79,7 @@ def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> Log
     clock, begins = found
     if kept(node.input)[first].nullable:
         raise Refusal(
-            "this time may be NULL, and no watermark passes a row without a time: leave such rows out by "
+            "this time may be NULL, and no watermark passes a row without a time: remove such rows with "
             f"WHERE … IS NOT NULL{other}",
             node.at,
         )
@@ -89,7 +89,7 @@ def _in_time(tables: Tables, other: str, node: LogicalOver | LogicalRank) -> Log
         begins,
         None,
         final=True,
-        reason="rows come in the order of their time, so that what they are given by others does not change",
+        reason="rows are released in time order, so that their results do not change later",
         at=node.at,
         most=delay_until_final.AT_ONCE,
         partition=node.partition,

@@ -25,8 +25,9 @@ def check_functions(query: Query) -> Query:
     >>> example(check_functions, "SELECT order_id, roll(customer_id) AS points FROM orders",
     ...     code="def roll(sides): ...",
     ...     functions={"roll": {"python": "dice:roll", "arguments": ["INT"], "returns": "INT", "deterministic": False}})
-    Refusal: roll is not deterministic, and these rows may be taken back, where it would give something else:
-    say `deterministic: true` if the same arguments always give the same, or call it where rows only come
+    Refusal: roll is not deterministic, and could return another value when a row is retracted: set
+    `deterministic: true` if equal arguments always give equal results, or call it only on rows that are never
+    retracted
     """
     for node in walk(query.root):
         if isinstance(node, LogicalAggregate):
@@ -36,7 +37,7 @@ def check_functions(query: Query) -> Query:
     return query
 
 
-_AGAIN = {False: "a join computes it again", True: "a search for a pattern computes it again"}
+_AGAIN = {False: "a join computes it again", True: "MATCH_RECOGNIZE computes it again"}
 
 
 def _check_calls(aggregate: LogicalAggregate) -> None:
@@ -47,14 +48,14 @@ def _check_calls(aggregate: LogicalAggregate) -> None:
             continue
         if not function.retracts:
             raise Refusal(
-                f"{function.name} has no method `retract`, and these rows may be taken back: write one, or aggregate "
-                f"where rows only come",
+                f"{function.name} has no method `retract`, but these rows may be retracted: add that method, or "
+                f"aggregate rows that are never retracted",
                 call.at,
             )
         if not function.deterministic:
             raise Refusal(
-                f"{function.name} is not deterministic, and these rows may be taken back, where it would give "
-                f"something else: say `deterministic: true` if the same rows always give the same",
+                f"{function.name} is not deterministic, and could return another value when a row is retracted: set "
+                f"`deterministic: true` if equal rows always give equal results",
                 call.at,
             )
 
@@ -70,9 +71,10 @@ def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None, why: str) 
             function = function_of(call)
             if function is None or function.deterministic or (rows is not None and produced(rows) == "append"):
                 continue
-            again = why if rows is None else "these rows may be taken back"
+            again = why if rows is None else "a row is retracted"
             raise Refusal(
-                f"{function.name} is not deterministic, and {again}, where it would give something else: say "
-                f"`deterministic: true` if the same arguments always give the same, or call it where rows only come",
+                f"{function.name} is not deterministic, and could return another value when {again}: set "
+                f"`deterministic: true` if equal arguments always give equal results, or call it only on rows that "
+                f"are never retracted",
                 call,
             )

@@ -34,8 +34,8 @@ def check_sink(query: Query) -> Query:
     """Check that the sink can take the result. Raises Refusal.
 
     >>> example(check_sink, "SELECT status, COUNT(*) AS n FROM orders GROUP BY status", sink="append")
-    Refusal: an append sink takes inserts only, but orders is a table with mode retract, whose rows change: give
-    the sink mode retract or upsert
+    Refusal: an append sink accepts only inserts, but orders has mode retract, so its rows may be updated or
+    deleted: give the sink mode retract or upsert
     """
     sink, result = query.sink, columns(query.root)
     for column in sink.key:
@@ -52,8 +52,8 @@ def check_sink(query: Query) -> Query:
         for column in sink.key:
             if result[column].nullable:
                 raise Refusal(
-                    f"the key column {column!r} may be NULL, and a row whose key is NULL cannot be replaced: leave "
-                    f"such rows out by WHERE {column} IS NOT NULL, write COALESCE({column}, …) AS {column}, or give "
+                    f"the key column {column!r} may be NULL, and a row whose key is NULL cannot be replaced: remove "
+                    f"such rows with WHERE {column} IS NOT NULL, write COALESCE({column}, …) AS {column}, or give "
                     f"the sink mode retract",
                     query.outputs[column],
                     field="key",
@@ -65,15 +65,15 @@ def _check_connect(query: Query) -> None:
     for name, type_ in columns(query.root).items():
         if (part := without_form(type_)) is not None:
             raise Refusal(
-                f"`connect_schema`: column {name!r} has type {part.sql}, which Kafka Connect does not have: leave the "
-                f"column out, or convert it",
+                f"`connect_schema`: column {name!r} has type {part.sql}, which Kafka Connect does not have: remove "
+                f"the column, or convert it",
                 query.outputs.get(name),
                 field="connect_schema",
             )
         if name in query.sink.key and loses_time(type_):
             raise Refusal(
-                f"`connect_schema`: the key column {name!r} is {type_.sql} with microseconds, and the times of Kafka "
-                f"Connect have milliseconds, so that two keys could become one: write UNIX_MICROS({name}), or another "
+                f"`connect_schema`: the key column {name!r} is {type_.sql} with microseconds, but times in Kafka "
+                f"Connect have milliseconds, so two keys could become equal: use UNIX_MICROS({name}), or another "
                 f"number or text, as the key",
                 query.outputs.get(name),
                 field="connect_schema",
@@ -90,7 +90,7 @@ def _check_append(query: Query) -> None:
     if at is not None and (padded or isinstance(changing, LogicalLookup)):
         at = at.this
     raise Refusal(
-        f"an append sink takes inserts only, but {changing.changes}: {_REMEDIES[type(changing)](query, changing)}", at
+        f"an append sink accepts only inserts, but {changing.changes}: {_REMEDIES[type(changing)](query, changing)}", at
     )
 
 
@@ -102,7 +102,7 @@ def _for_join(query: Query, join: LogicalJoin) -> str:
 
 
 def _for_aggregate(query: Query, _node: LogicalAggregate) -> str:
-    return f"give the sink mode upsert with the group as key, or retract{_or_once(query)}"
+    return f"give the sink mode upsert with the group columns as key, or mode retract{_or_once(query)}"
 
 
 def _for_rank(query: Query, rank: LogicalRank) -> str:
@@ -118,12 +118,12 @@ def _for_session(query: Query, _node: LogicalSession) -> str:
 
 
 def _for_lookup(_query: Query, _node: LogicalLookup) -> str:
-    both = "both sides a `watermark`, and each row goes out once, when it has passed"
+    both = "declare a `watermark` on both sides, so that each row is emitted once, when the watermark has passed it"
     return f"give the sink mode upsert or retract, or {both}"
 
 
 def _for_expiry(_query: Query, _node: LogicalNormalize) -> str:
-    return f"say `on_expire: forget`, or {_MODE}"
+    return f"set `on_expire: forget`, or {_MODE}"
 
 
 def _for_others(_query: Query, _node: LogicalNode) -> str:
@@ -154,32 +154,32 @@ def _or_in_time(query: Query, rank: LogicalRank) -> str:
 
 def _in_order_of_time(query: Query, over: LogicalOver | LogicalRank) -> str:
     """Return how an Over or a rank could receive its rows in a final order."""
-    first, once = over.order[0].column, ", and each row comes once"
+    first, once = over.order[0].column, ", so that each row is emitted once"
     if query.sink.emit == "changes":
-        return f"leave out `emit: changes`{once}"
+        return f"remove `emit: changes`{once}"
     time = None if first is None else event_times(over.input.input).get(first)
     if time is None or over.order[0].descending:
-        return f"begin its ORDER BY with the time of a table that has a `watermark`, ascending{once}"
+        return f"start its ORDER BY with the time of a table that has a `watermark`, ascending{once}"
     marks = timed_tables(query.root)
     if any(each.table not in marks for each in time.origins):
-        asked = " and ".join(f"`watermark: {each.column}` to the table {each.table}" for each in sorted(time.origins))
-        return f"give {asked}{once}"
+        asked = " and ".join(f"`watermark: {each.column}` to table {each.table}" for each in sorted(time.origins))
+        return f"add {asked}{once}"
     if any(mark.allowed_ms for mark in (table.watermark for table in marks.values()) if mark is not None):
-        return f"leave `allowed_lateness` out of the watermark{once}"
+        return f"remove `allowed_lateness` from the watermark{once}"
     return (
-        "let it look back, or ahead by RANGE and an INTERVAL: when the next row comes, for which LEAD and ROWS wait, "
-        "no watermark says"
+        "use only frames that look back, or ahead by RANGE and an INTERVAL (LEAD and ROWS … FOLLOWING wait for the "
+        "next row, and no watermark says when it arrives)"
     )
 
 
 def _or_once(query: Query) -> str:
     """Return how the rows could be emitted only once, if they are rows of windows."""
     if query.sink.emit == "changes" and final_at(query) is not None:
-        return ", or leave out `emit: changes`, and each row comes once, when it is final"
-    asked = " and ".join(f"`watermark: {each.column}` to the table {each.table}" for each in without_watermark(query))
+        return ", or remove `emit: changes`, so that each row is emitted once, when it is final"
+    asked = " and ".join(f"`watermark: {each.column}` to table {each.table}" for each in without_watermark(query))
     if not asked and query.sink.emit != "changes" and has_sessions(query):
-        return f", or {BY_THEIR_END}, and each row comes once, when it is final"
-    return f", or give {asked}, and each row comes once, when it is final" if asked else ""
+        return f", or {BY_THEIR_END}, so that each row is emitted once, when it is final"
+    return f", or add {asked}, so that each row is emitted once, when it is final" if asked else ""
 
 
 def _check_unique(query: Query) -> None:
@@ -189,9 +189,9 @@ def _check_unique(query: Query) -> None:
     found = " or ".join(f"({', '.join(key)})" for key in in_order(unique, query.root))
     raise Refusal(
         f"the sink's key ({', '.join(query.sink.key)}) does not identify a row of the result, "
-        + (f"whose unique key is {found}: use that one" if found else "which has no unique key that the query selects")
+        + (f"whose unique key is {found}: use that key" if found else "which has no unique key that the query selects")
         + ("" if found else _advice(query))
-        + ". Or say with `on_conflict: last` or `first` which of several rows with that key stands",
+        + ". Or set `on_conflict` to `last` or `first`, to choose which of several rows with that key is kept",
         field="key",
     )
 
@@ -200,5 +200,5 @@ def _advice(query: Query) -> str:
     (below,) = inputs(query.root)
     keys = in_order(unique_keys(below), below)
     if not keys:
-        return ": give the tables a primary_key, or the sink mode retract"
+        return ": declare a primary_key for the tables, or give the sink mode retract"
     return f": select {' and '.join(keys[0])}, or give the sink mode retract"

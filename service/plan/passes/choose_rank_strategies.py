@@ -38,18 +38,18 @@ def _visit(node: LogicalNode) -> LogicalNode:
     if not isinstance(node, LogicalRank):
         return node
     if node.ranking.last is None:
-        return _by(node, "retract", "without an upper bound any row may be in the result")
+        return _by(node, "retract", "without an upper bound, any row may be in the result")
     below = node.input.input
     if produced(below) == "append":
-        return _by(node, "append", "its input only inserts, so what falls out never comes back")
+        return _by(node, "append", "its input only inserts, so a row that leaves the range never returns")
     rows = monotonic(below)
     if rows is not None and rows.key is not None and _improves(node, rows):
         reason = (
-            "rows are replaced by their unique key and only ever move to the front, so what falls out comes "
-            "back by itself"
+            "rows are replaced by their unique key and only move towards the front, so a row that has left the range "
+            "returns only with its own update"
         )
         return replace(_by(node, "improving", reason), identity=rows.key)
-    reason = "its input updates and deletes rows, so any row may come into the range"
+    reason = "its input updates and deletes rows, so any row may move into the range"
     return _by(node, "retract", reason)
 
 

@@ -73,7 +73,7 @@ def _compared(conjunct: exp.Expr, written: exp.Expr) -> ClockCondition:
     node = conjunct.unnest()
     clock = TODAY if any(is_today(each) for each in node.walk()) else NOW
     refusal = Refusal(
-        f"{clock} cannot stand here: write it as a condition by itself that compares it with one time of the row, "
+        f"{clock} is not supported here: write a separate condition that compares it with one time of the row, "
         f"such as ts > {clock} - INTERVAL '1' DAY",
         written,
     )
@@ -108,7 +108,7 @@ def _check_length(by: exp.Expr, clock: str, written: exp.Expr) -> None:
     """Raise Refusal for months, which differ in length."""
     if isinstance(by, exp.Interval) and amount(by)[0]:
         raise Refusal(
-            f"what lies a month before {clock} may lie earlier the day after, so that rows that have left would come "
-            f"back: move the row's time by it, as in ts + INTERVAL '1' MONTH > {clock}",
+            f"months cannot be added to or subtracted from {clock}: the result may be earlier on the next day, so rows "
+            f"that have left would return. Move the row's time instead, as in ts + INTERVAL '1' MONTH > {clock}",
             written,
         )

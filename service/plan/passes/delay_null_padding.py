@@ -85,8 +85,8 @@ def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
     """Return the join below a filter that releases a null-padded row once it has settled, allowed lateness included."""
     left, right, below = found.bounds.left, found.bounds.right, columns(join)
     settled = found.left.settled, found.right.settled
-    assert settled[0] is not None, "both bounds are there"
-    assert settled[1] is not None, "both bounds are there"
+    assert settled[0] is not None, "both bounds are known"
+    assert settled[1] is not None, "both bounds are known"
     input_: LogicalNode = join
     if join.kind == "anti":
         time = past(left, settled[0])
@@ -108,7 +108,7 @@ def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
         ColumnTime(time.column, time.later_us + allowed_ms(tables, found.clock) * 1000, null="always"),
         None,
         final=final,
-        reason="a row without a match comes once there can be none",
+        reason="unmatched rows are emitted when no match can arrive any more",
         at=join.at,
     )
     return passing if input_ is join else LogicalProject(passing, {name: resolved(name) for name in below})

@@ -35,7 +35,7 @@ from rowkind.service.plan.tree import bottom_up, walk, with_inputs
 AT_ONCE = 500_000
 """About how many rows one shard releases at a time, so that no batch has to carry all windows of a day."""
 
-BY_THEIR_END = "have window_end beside window_start wherever rows of sessions are grouped, ranked or joined"
+BY_THEIR_END = "use both window_start and window_end wherever rows of sessions are grouped, ranked or joined"
 """Advice on results of sessions, which are final at their end. The start alone does not determine the end."""
 
 _ENDS = ("window_end", "session_end")
@@ -58,22 +58,22 @@ def delay_until_final(query: Query) -> Query:
     held = final_at(query)
     if held is None and query.sink.emit == "final" and any(map(_takes_back, walk(query.root))):
         raise Refusal(
-            "`emit: final` needs rows that do not change any more, and with `on_expire: retract` they are taken back "
-            "when what they were made of expires: say `on_expire: forget`, or `emit: changes`",
+            "`emit: final` needs rows that do not change any more, but with `on_expire: retract` they are retracted "
+            "when the rows from which they are derived expire: set `on_expire: forget`, or `emit: changes`",
             field="emit",
         )
     if held is None and query.sink.emit == "final":
-        asked = " and ".join(f"{each.table} one on {each.column}" for each in without_watermark(query))
-        advice = "group by a window of the column that a `watermark` is on"
+        asked = " and ".join(f"table {each.table} a watermark on {each.column}" for each in without_watermark(query))
+        advice = "group by a window of the column that has a `watermark`"
         if asked:
-            advice = f"give the table {asked}"
+            advice = f"give {asked}"
         elif produced(query.root) == "append":
             # Rows do not change once they are emitted, such as those of a row pattern.
             return query
         elif has_sessions(query):
             advice = BY_THEIR_END
         raise Refusal(
-            f"`emit: final` needs rows that a watermark makes final: {advice}, or say `emit: changes`", field="emit"
+            f"`emit: final` needs rows that a watermark makes final: {advice}, or set `emit: changes`", field="emit"
         )
     if held is None:
         return query
@@ -169,9 +169,9 @@ class _Holding:
 
     def over(self, node: LogicalNode) -> LogicalNode:
         """Return a node with the filter."""
-        reason = "rows come once, when they are final"
+        reason = "rows are emitted once, when they are final"
         if self.corrected:
-            reason = "rows come when the watermark has passed them, and what is late corrects them"
+            reason = "rows are emitted when the watermark has passed them, and late rows correct them"
         final = not self.corrected
         # A change that comes after a row is final can neither add to it nor retract it.
         late = Closing(self.clock, self.begins, self.begins) if final else None
@@ -208,8 +208,8 @@ def _computed_of(output: exp.Expr, time: ColumnTime) -> ColumnTime | None:
 def _corrected(tables: Tables, clock: Clock) -> Refusal:
     late = [name for name, _ in clock.tables if allowed_ms(tables, Clock(((name, 0),)))]
     return Refusal(
-        f"an append sink takes inserts only, but rows of {' and '.join(late)} may be late by `allowed_lateness`, and "
-        f"correct what has gone out: leave `allowed_lateness` out of the watermark, so what is late is left out, or "
-        f"give the sink mode upsert or retract",
+        f"an append sink accepts only inserts, but rows of {' and '.join(late)} may be late by `allowed_lateness`, "
+        f"and would correct rows that have been emitted: remove `allowed_lateness` from the watermark, so that late "
+        f"rows are dropped, or give the sink mode upsert or retract",
         field="mode",
     )

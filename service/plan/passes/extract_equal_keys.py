@@ -76,7 +76,7 @@ def with_keys(node: _Keyed) -> _Keyed:
             rest.append(each)
         else:
             keys.append(_key(each, *guarded, below, null_safe=null_safe))
-    assert isinstance(node, LogicalJoin) or not rest, "a lookup has equalities, and nothing to guard"
+    assert isinstance(node, LogicalJoin) or not rest, "a lookup has only equalities, and no guards"
     return replace(node, keys=tuple(keys), condition=tuple(rest))
 
 
@@ -125,8 +125,8 @@ def _type(condition: exp.Expr, left: exp.Expr, right: exp.Expr, below: Columns) 
         return a.required
     for side, type_ in ((left, a), (right, b)):
         if types.family(type_) is None:
-            raise Refusal(f"a {type_.sql} cannot be compared with another type yet", side)
+            raise Refusal(f"{type_.sql} cannot be compared with another type", side)
     common = types.common(a, b)
     if common is None:
-        raise Refusal(f"{a.sql} and {b.sql} do not go together here: write a CAST on one of them", condition)
+        raise Refusal(f"{a.sql} and {b.sql} cannot be compared here: write a CAST on one of them", condition)
     return common

@@ -51,7 +51,7 @@ def filter_by_clock(query: Query) -> Query:
 def _checked(node: LogicalJoin) -> LogicalJoin:
     if at := next(filter(reads_clock, node.condition), None):
         raise Refusal(
-            "of rows that a join keeps whatever they match, NOW() cannot say which of them may match: compare it "
+            "NOW() cannot be compared here with a time of the side whose unmatched rows are also emitted: compare it "
             "with a time of the other side alone, or write the condition in WHERE or in a derived table",
             at,
         )
@@ -84,7 +84,7 @@ def _filter(names: set[str], node: LogicalFilter) -> LogicalNode:
     if outputs.keys() > below.keys():
         input_ = LogicalProject(input_, outputs)
     passing: LogicalNode = LogicalTemporalFilter(
-        LogicalInput(input_), Clock(), begins, ends, final=False, reason="NOW() moves", at=timed[0]
+        LogicalInput(input_), Clock(), begins, ends, final=False, reason="NOW() advances", at=timed[0]
     )
     if outputs.keys() > below.keys():
         passing = LogicalProject(passing, {name: resolved(name) for name in below})
@@ -143,6 +143,7 @@ def _type(condition: ClockCondition, below: Mapping[str, Type]) -> Type:
     if family(found) not in ("timestamp", "local", "date"):
         clock = condition.args["clock"]
         raise Refusal(
-            f"{clock} is compared with a TIMESTAMP or a DATE, and this is {found.sql}: write a CAST", condition.this
+            f"{clock} can be compared only with a TIMESTAMP or a DATE, but this is {found.sql}: write a CAST",
+            condition.this,
         )
     return found

@@ -100,7 +100,7 @@ class Search:
         if not is_free(node):
             number = next(inputs)
             return Cost(0, (), 0, 0), self._parts(number), 1 << number
-        assert isinstance(node, LogicalJoin), "what is free is a join"
+        assert isinstance(node, LogicalJoin), "a free node is a join"
         left, right = self.of_tree(node.left.input, inputs), self.of_tree(node.right.input, inputs)
         return self._joined(left, right, node.condition)
 

@@ -102,15 +102,15 @@ def _check(ranks: Sequence[LogicalRank], numbered: Sequence[LogicalRank], identi
     for name in identity:
         if not types[name].orderable:
             raise Refusal(
-                f"these rows have no unique key and a column that cannot be compared, {name.rpartition('.')[2]} "
-                f"{types[name].sql}, so that several window functions over them cannot be brought together: declare a "
-                f"primary_key, or leave the column out in a derived table",
+                f"these rows have no unique key, and their column {name.rpartition('.')[2]} of type "
+                f"{types[name].sql} cannot be compared, so several window functions over them cannot be combined: "
+                f"declare a primary_key, or omit the column in a derived table",
                 at,
             )
     if len({rank.ranking.ties for rank in numbered}) > 1:
         raise Refusal(
-            "these rows have no unique key, and of equal ones one window function takes the first and another one the "
-            "last: declare a primary_key",
+            "these rows have no unique key, and of equal rows one window function ranks the first to arrive first, "
+            "and another one the last: declare a primary_key",
             at,
         )
 

@@ -46,10 +46,14 @@ def limit_time(query: Query) -> Query:
     known = [path for node in walk(query.root) for side in sides(node) if (path := alias(side.input))]
     for name, hint in query.ttl_hints.items():
         if not any(means(name, path) for path in known):
-            shown = ", ".join(dict.fromkeys(known)) or "none: this query keeps no state"
-            raise Refusal(f"STATE_TTL names {name!r}, which is no input of an operator; inputs are {shown}", hint.at)
+            shown = ", ".join(dict.fromkeys(known)) or "none, because this query keeps no state"
+            raise Refusal(
+                f"STATE_TTL names {name!r}, which is not an input of an operator; available: {shown}", hint.at
+            )
         if any(means(name, alias(each.input.input)) for each in walk(query.root) if isinstance(each, LogicalMatch)):
-            raise Refusal("MATCH_RECOGNIZE has no ttl: say WITHIN behind PATTERN how long a match may take", hint.at)
+            raise Refusal(
+                "MATCH_RECOGNIZE has no ttl: write WITHIN after PATTERN to limit how long a match may take", hint.at
+            )
     told = any(isinstance(node, LogicalNormalize) and node.takes_back for node in walk(query.root))
     limit = partial(_limited, query, told)
     rules: Rules = {
@@ -118,8 +122,8 @@ def check_numbers(query: Query) -> Query:
     >>> example(check_numbers, '''
     ...     SELECT /*+ UNBOUNDED_RANK */ order_id, RANK() OVER (PARTITION BY status ORDER BY amount) AS n
     ...     FROM orders''')
-    Refusal: with a ttl, numbers are kept up to 127 only, and this one goes on without end: leave the number out
-    of the result, or take the ttl away by STATE_TTL
+    Refusal: with a ttl, row numbers are supported only up to 127, but this one has no upper bound: remove the
+    number from the result, or retract expired rows with `on_expire: retract`
     """
     for node in walk(query.root):
         if not (isinstance(node, LogicalRank) and node.numbers and node.input.ttl_ms):
@@ -127,9 +131,9 @@ def check_numbers(query: Query) -> Query:
         last = node.ranking.last if node.ranking.settled is None else node.ranking.settled + 1
         if last is None or last > _LARGEST_NUMBER:
             raise Refusal(
-                f"with a ttl, numbers are kept up to {_LARGEST_NUMBER} only, and this one goes "
-                f"{'on without end' if last is None else f'to {last}'}: leave the number out of the result, or take "
-                f"the ttl away by STATE_TTL",
+                f"with a ttl, row numbers are supported only up to {_LARGEST_NUMBER}, but this one "
+                f"{'has no upper bound' if last is None else f'goes up to {last}'}: remove the number from the "
+                f"result, or retract expired rows with `on_expire: retract`",
                 node.at,
             )
     return query

@@ -198,7 +198,7 @@ def _widened(node: LogicalNode, both: _United, suffix: str) -> LogicalNode:
     if isinstance(node, LogicalJoin):
         left, right = (_side(side, wanted, suffix) for side, wanted in zip(node.sides, both.sides, strict=True))
         return replace(node, left=left, right=right)
-    assert isinstance(node, LogicalUnary), "nothing else is alike"
+    assert isinstance(node, LogicalUnary), "only joins and unary operators are merged"
     side = _side(node.input, both.sides[0], suffix)
     if not isinstance(node, LogicalAggregate):
         return replace(node, input=side)

@@ -1,6 +1,6 @@
 """Turn outer joins into inner joins where a condition above removes all null-padded rows.
 
-A condition further up that is never true of a padded row (`p.paid > 10` above a LEFT JOIN of p) removes every
+A condition above that is never true of a padded row (`p.paid > 10` above a LEFT JOIN of p) removes every
 null-padded row. The inner join needs no match counts, and filters can be pushed into both of its sides.
 """
 

@@ -51,8 +51,8 @@ def normalize_inputs(query: Query) -> Query:
         LogicalJoin: partial(_join, varied),
         LogicalLookup: partial(_lookup, varied),
         LogicalUnary: partial(_unary, varied),
-        LogicalExpand: partial(_whole, "each row is taken apart into several"),
-        LogicalUnion: partial(_whole, "a union has no key by which rows replace each other"),
+        LogicalExpand: partial(_whole, "each row is split into several rows"),
+        LogicalUnion: partial(_whole, "a union has no key by which a new row could replace the old one"),
     }
     root = rewritten(_emptied(query.root), rules)
     reason = _needed_by_sink(query, root)
@@ -64,8 +64,8 @@ def _emptied(node: LogicalNode) -> LogicalNode:
     versions = isinstance(node, LogicalLookup) and node.match is not None and node.match.versions
     if isinstance(node, LogicalLookup) and versions and _truncates(node.right.input):
         raise Refusal(
-            "a table with `on_truncate: empty` cannot be joined by its versions (FOR SYSTEM_TIME AS OF a time of "
-            "the row): a truncation does not say when the versions end. Set `on_truncate: refuse` for this table"
+            "FOR SYSTEM_TIME AS OF a time of the row cannot read a table with `on_truncate: empty`: a truncation does "
+            "not say at which time the versions end. Set `on_truncate: refuse` for this table"
         )
     if isinstance(node, LogicalNormalize) and _truncates(node.input.input):
         return node
@@ -139,7 +139,7 @@ def _alike(varied: frozenset[str], side: LogicalInput) -> LogicalInput:
     scan = bare_scan(side.input)
     if scan is None or scan.path not in varied or scan.source.primary_key or not _unchecked(side.input):
         return side
-    return replace(side, input=_normalized(side.input, "doubles and maps are equal in several forms"))
+    return replace(side, input=_normalized(side.input, "equal doubles and equal maps may have different bytes"))
 
 
 def finds_old_rows(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
@@ -169,9 +169,9 @@ def _needed_by_sink(query: Query, root: LogicalNode) -> str:
     if query.sink.mode == "retract" and leaves_out_old_rows(root):
         return "a retract sink writes old rows"
     if query.sink.mode == "retract" and _unchecked(root):
-        return "a retract sink takes back only what it was given"
+        return "a retract sink may retract only rows that it has emitted"
     if query.sink.mode == "upsert" and leaves_out_old_rows(root) and frozenset(query.sink.key) not in unique_keys(root):
-        return "the sink's key is not the table's"
+        return "the sink's key differs from the table's key"
     return ""
 
 

@@ -89,7 +89,7 @@ class _Ordering:
         if not is_free(node):
             below = iter(_wishes(node, wanted))
             return with_inputs(node, lambda each: self.visit(each, next(below, None)))
-        assert isinstance(node, LogicalJoin), "what is free is a join"
+        assert isinstance(node, LogicalJoin), "a free node is a join"
         inputs = list(_inputs(node))
         nodes = tuple(self.visit(each, None) for each, _ in inputs)
         graph = JoinGraph(nodes, tuple(unique_keys(extracted(each)) for each in nodes), tuple(_conditions(node)))
@@ -171,16 +171,16 @@ def _over(node: LogicalNode, inputs: Iterator[LogicalNode]) -> LogicalNode:
 def _reason(graph: JoinGraph, before: Cost, best: Cost) -> str:
     """Return why an order is better than the written one; empty if it is not."""
     if best.crosses < before.crosses:
-        return "else each row of one would meet every row of another, in one shard"
+        return "otherwise, each row of one input would meet every row of another, in one shard"
     if best.crosses > before.crosses or best.restless > before.restless or best.shuffles > before.shuffles:
         return ""
     differing = ((new, old) for new, old in zip(best.rows, before.rows, strict=False) if new.order != old.order)
     if (rows := next(differing, None)) is not None:
         return _fewer_rows(graph, *rows)
     if len(best.rows) < len(before.rows):
-        return "fewer tables have to be kept for their old rows"
+        return "fewer tables must be stored to find old rows"
     alike = len(best.rows) == len(before.rows) and best.shuffles < before.shuffles
-    return "what is joined by the same key is joined in one stage" if alike else ""
+    return "joins on the same key run in one stage" if alike else ""
 
 
 def _fewer_rows(graph: JoinGraph, new: JoinSize, old: JoinSize) -> str:
@@ -188,9 +188,9 @@ def _fewer_rows(graph: JoinGraph, new: JoinSize, old: JoinSize) -> str:
     if new.order > old.order:
         return ""
     if new.inputs < old.inputs:
-        return "rows that multiply each other meet last, and fewer are kept in between"
+        return "inputs whose rows multiply each other are joined last, so fewer rows are stored in between"
     if new.heights == old.heights:
-        return "conditions apply earlier, and fewer rows are kept in between" if new.grain == old.grain else ""
+        return "conditions apply earlier, so fewer rows are stored in between" if new.grain == old.grain else ""
     if new.grain & ~graph.determined(old.grain, graph.all):
         return ""
-    return "what others refer to is joined before them, and fewer rows are kept in between"
+    return "inputs are joined before the inputs that refer to them, so fewer rows are stored in between"

@@ -26,12 +26,13 @@ from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.tree import rewritten
 
 _UNTIMED = (
-    ": order it by the end of a window, or another time that a watermark is on, and it takes them once they are final, "
-    "or match the rows of a table with mode append, before they are made into something that changes"
+    ": order by the end of a window, or by another time that has a watermark, so that rows are matched when they are "
+    "final. Or match the rows of a table with mode append, before another operator updates them"
 )
 _OVER_UNTIMED = (
-    ": begin the ORDER BY of OVER with the time that a watermark is on, ascending, and let OVER look back, or ahead by "
-    "RANGE and an INTERVAL. LEAD and ROWS … FOLLOWING wait for a next row, and no watermark says when that comes"
+    ": start the ORDER BY of OVER with the time that has a watermark, ascending, and use only frames that look back, "
+    "or ahead by RANGE and an INTERVAL. LEAD and ROWS … FOLLOWING wait for the next row, and no watermark says when it "
+    "arrives"
 )
 
 
@@ -59,25 +60,25 @@ def _ordered(tables: Tables, node: LogicalMatch) -> LogicalMatch:
     found = None if time is None else passed(tables, node.time, time)
     if changing is not None and (found is None or allowed_ms(tables, found[0])):
         raise Refusal(
-            f"MATCH_RECOGNIZE takes rows that only come, but {changing.changes}"
+            f"MATCH_RECOGNIZE accepts only inserts, but {changing.changes}"
             + (
                 _untimed(changing)
                 if found is None
-                else ", also when the watermark has passed: leave out `allowed_lateness`"
+                else ", even after the watermark has passed: remove `allowed_lateness`"
             ),
             node.at,
         )
     if found is None:
         shown = node.time.rpartition(".")[2]
         raise Refusal(
-            f"a watermark puts the rows of MATCH_RECOGNIZE into order, and there is none on {shown}: say "
-            "`watermark: {column: …, delay: …}` of its table in the job file",
+            f"MATCH_RECOGNIZE needs a watermark to put rows in order, and there is none on {shown}: set "
+            "`watermark: {column: …, delay: …}` for its table in the job file",
             node.at,
         )
     if kept(node.input)[node.time].nullable:
         raise Refusal(
-            "the time of MATCH_RECOGNIZE may be NULL, and a row without a time has no place in the order: leave such "
-            f"rows out by WHERE {node.time.rpartition('.')[2]} IS NOT NULL in a derived table",
+            "the time of MATCH_RECOGNIZE may be NULL, and a row without a time has no place in the order: remove "
+            f"such rows with WHERE {node.time.rpartition('.')[2]} IS NOT NULL in a derived table",
             node.at,
         )
     clock, moment = found

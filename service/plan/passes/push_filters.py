@@ -62,7 +62,7 @@ def push_filters(query: Query) -> Query:
 
 
 def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
-    """Return the node with `conditions` applied to its output, or further down."""
+    """Return the node with `conditions` applied to its output, or below it."""
     match node:
         case LogicalScan():
             return filtered(node, conditions)

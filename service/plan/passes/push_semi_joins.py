@@ -46,7 +46,7 @@ from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.unique_keys import matches_one, unique_keys
 from rowkind.service.plan.tree import bottom_up, walk
 
-_PLACED = "it asks nothing of what the join behind it brings, and leaves out rows before they are joined"
+_PLACED = "it does not depend on the join that follows, and filters rows before that join"
 
 
 def push_semi_joins(query: Query) -> Query:
@@ -133,7 +133,7 @@ def _into_side(semi: LogicalJoin, join: LogicalJoin, group: frozenset[str], *, p
     if not _leaves_all(join, other):
         return None
     keyed = extracted(join)
-    assert isinstance(keyed, LogicalJoin), "a join stays one"
+    assert isinstance(keyed, LogicalJoin), "extracting keys from a join returns a join"
     mine, beyond = keyed.sides if is_left else keyed.sides[::-1]
     pays = pays or not matches_one(keyed, beyond)
     below = replace(semi, left=LogicalInput(own.input), placed=_PLACED)

@@ -83,7 +83,7 @@ def _told(node: LogicalNode, ttl_ms: int) -> LogicalNode:
     if isinstance(node, LogicalProject | LogicalExpand) or (isinstance(node, LogicalFilter) and not _filtered(node)):
         return replace(node, input=_told(node.input, ttl_ms))
     keys = in_order(unique_keys(node), node)
-    reason = "what is made of it is taken back with it"
+    reason = "rows derived from an expired row are retracted with it"
     return LogicalNormalize(
         LogicalInput(_may_retract_unsent(node), ttl_ms=ttl_ms), keys[0] if keys else (), reason, takes_back=True
     )

@@ -56,8 +56,8 @@ from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.plan.tree import walk, with_inputs
 
 _ADVICE = (
-    "bound it from above, as in WHERE n <= 10, n BETWEEN 3 AND 5 or n <= column, or if partitions are small say "
-    "/*+ UNBOUNDED_RANK */ behind SELECT"
+    "add an upper bound, as in WHERE n <= 10, n BETWEEN 3 AND 5 or n <= column, or, if partitions are small, write "
+    "/*+ UNBOUNDED_RANK */ after SELECT"
 )
 
 Uses = Mapping[str, float]
@@ -152,7 +152,7 @@ class _Rewriting:
         rows, rest, of_group = groups[0][0].input, [*conditions], []
         for group in groups:
             known = columns(rows).keys() | {each.number for each in group}
-            # A condition that may fail could be guarded by one that is applied further up.
+            # A condition that may fail could be guarded by one that is applied above.
             numbers = {each.number for each in group}
             own = [each for each in rest if reads(each) & numbers and reads(each) <= known and not may_fail(each)]
             rest = [each for each in rest if each not in own]
@@ -163,7 +163,7 @@ class _Rewriting:
             windows = [each for group in groups for each in group]
             read |= {each.number: math.inf for each in windows if each.function == "row_number"}
         ranks, above = zip(*(self._rank(*each, read) for each in zip(groups, of_group, strict=True)), strict=True)
-        assert all(isinstance(each, LogicalRank) for each in ranks), "an Over is alone"
+        assert all(isinstance(each, LogicalRank) for each in ranks), "several groups are all ranks"
         return filtered(
             join_ranks([each for each in ranks if isinstance(each, LogicalRank)]),
             (*rest, *(each for conditions in above for each in conditions)),
@@ -257,7 +257,7 @@ def _arrive_one_by_one(node: LogicalNode) -> bool:
 
 def _with_numbers(node: LogicalNode, windows: Sequence[LogicalWindow]) -> LogicalNode:
     """Return the rows with the numbers of windows, each from the Over that has the same window."""
-    assert isinstance(node, LogicalOver), "there is such an Over"
+    assert isinstance(node, LogicalOver), "every window has an Over"
     own = [each for each in windows if (node.partition, node.order) == (each.partition, _order([each]))]
     rest = [each for each in windows if each not in own]
     below = replace(node.input, input=_with_numbers(node.input.input, rest)) if rest else node.input
@@ -285,10 +285,10 @@ def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
     for each in conditions:
         own = admitted(each, window.number) if reads(each) == {window.number} else None
         if own == ():
-            raise Refusal("no row has such a number: the first one has 1", each)
+            raise Refusal("no row has such a number: the first row has number 1", each)
         ranges = ranges if own is None else intersection(ranges, own)
     if not ranges:
-        raise Refusal("no row has a number for which all of these conditions are true", window.at)
+        raise Refusal("no row number satisfies all of these conditions", window.at)
     return ranges
 
 
@@ -308,9 +308,9 @@ def _check_size(window: LogicalWindow, rows: LogicalNode, about: Sequence[exp.Ex
         return
     odd = [each for each in about if admitted(each, window.number) is None]
     if odd:
-        raise Refusal(f"this condition does not say up to which number rows are asked for: {_ADVICE}", odd[0])
+        raise Refusal(f"this condition does not limit the number: {_ADVICE}", odd[0])
     raise Refusal(
-        f"{window.function.upper()} numbers every row of a partition anew with each change: {_ADVICE}", window.at
+        f"{window.function.upper()} numbers every row of a partition again on each change: {_ADVICE}", window.at
     )
 
 
@@ -322,7 +322,9 @@ def _order(windows: Sequence[LogicalWindow]) -> tuple[OrderColumn, ...]:
         if arrival and each.function != "row_number":
             name = each.function.upper()
             raise Refusal(
-                f"{name} over PROCTIME() is ROW_NUMBER, because no two rows arrive at once: write that", each.at
+                f"{name} over PROCTIME() equals ROW_NUMBER, because no two rows arrive at the same time: "
+                "write ROW_NUMBER",
+                each.at,
             )
     return order[: arrival[0] + 1] if arrival else order
 

@@ -24,8 +24,8 @@ from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.tree import walk
 
 _ORDER = (
-    "rows can be put in order only as time goes on: begin ORDER BY with the time of a table that has a `watermark`, "
-    "ascending, or with what follows it, such as window_end. For another order keep the first rows by LIMIT n, or sort "
+    "rows can be sorted only by time: start ORDER BY with the time of a table that has a `watermark`, ascending, or "
+    "with a time derived from it, such as window_end. For another order, keep the first rows with LIMIT n, or sort "
     "where the result is read"
 )
 
@@ -47,8 +47,8 @@ def sort_by_time(query: Query) -> Query:
         return query
     if not isinstance(root, LogicalProject) or below is not sorted_[-1]:
         raise Refusal(
-            "with `on_conflict` rows of the result replace each other, and could not be moved in its order then: leave "
-            "one of the two out",
+            "ORDER BY cannot be combined with `on_conflict`, because rows that replace each other cannot be moved in "
+            "the order once they are emitted: remove one of the two",
             sorted_[-1].at,
         )
     return replace(query, root=replace(root, input=_sorted(sorted_[-1], query)))
@@ -61,8 +61,8 @@ def _sorted(node: LogicalTemporalFilter, query: Query) -> LogicalTemporalFilter:
     found = None if time is None or first.descending else passed(timed_tables(below), str(first.column), time)
     if produced(below) != "append" and not wants_final(below, query):
         raise Refusal(
-            "rows of this result change after they have come, and could not be moved in its order then: write "
-            "`emit: final` for a result of windows, keep the first rows by LIMIT n, or sort where the result is read",
+            "rows of this result change after they are emitted, and cannot be moved in the order then: set "
+            "`emit: final` for a result of windows, keep the first rows with LIMIT n, or sort where the result is read",
             node.at,
         )
     if found is None:
@@ -70,13 +70,13 @@ def _sorted(node: LogicalTemporalFilter, query: Query) -> LogicalTemporalFilter:
     clock, begins = found
     if kept(node.input)[begins.column].nullable:
         raise Refusal(
-            "this time may be NULL, and a row without a time has no place in the order: leave such rows out by "
+            "this time may be NULL, and a row without a time has no place in the order: remove such rows with "
             "WHERE … IS NOT NULL",
             node.at,
         )
     arrival = next((number for number, each in enumerate(node.order) if each.column is None), len(node.order))
     if arrival < len(node.order) and node.order[arrival].descending:
-        raise Refusal("rows of one time come in the order of arrival: leave PROCTIME() DESC out", node.at)
+        raise Refusal("rows with equal times are emitted in order of arrival: remove PROCTIME() DESC", node.at)
     return replace(
         node,
         input=replace(node.input, closing=Closing(clock, begins, begins)),

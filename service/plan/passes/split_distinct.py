@@ -68,17 +68,18 @@ def _check(node: LogicalAggregate) -> None:
     if len(counted) != 1:
         written = ", ".join(show(call.at) for call in node.calls.values() if call.distinct)
         raise Refusal(
-            f"SPLIT_DISTINCT splits a group by the values of one DISTINCT, and there are several: {written}. Join one "
-            f"aggregate for each"
+            f"SPLIT_DISTINCT splits a group by the values of one DISTINCT, but there are several: {written}. Compute "
+            f"each in an aggregate of its own, and join the aggregates"
             if counted
-            else "SPLIT_DISTINCT splits a group by the values of a DISTINCT, and there is none any more",
+            else "SPLIT_DISTINCT splits a group by the values of a DISTINCT, but none is left after optimization: "
+            "remove the hint",
             node.at,
         )
     for call in node.calls.values():
         kept_whole = call.function in GATHERED or call.function in ("min_by", "max_by", "first", "last")
         if kept_whole:
             raise Refusal(
-                f"SPLIT_DISTINCT cannot split {show(call.at)}, which needs the rows of the whole group: take it in an "
+                f"SPLIT_DISTINCT cannot split {show(call.at)}, which needs all rows of the group: compute it in an "
                 f"aggregate of its own, and join the two",
                 call.at,
             )
@@ -129,7 +130,7 @@ def _split(node: LogicalAggregate) -> LogicalAggregate:
             second[name] = replace(call, distinct=False, filter=None if call.filter is None else partial)
         else:
             steps = in_two_steps(name, call, below)
-            assert steps is not None, "what needs the rows of the whole group has been refused"
+            assert steps is not None, "calls that need the rows of the whole group are refused"
             partial, first[partial], second[name] = steps
     group = tuple(dict.fromkeys([*node.group, *values]))
     by_value = LogicalAggregate(node.input, group, first, is_global=False, at=node.at)

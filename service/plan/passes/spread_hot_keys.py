@@ -50,7 +50,9 @@ def spread_hot_keys(query: Query) -> Query:
     for name, hint in query.skew_hints.items():
         if not any(means(name, found) for found in known):
             shown = ", ".join(dict.fromkeys(known)) or "none"
-            raise Refusal(f"SKEW names {name!r}, which is no input of a join or a rank; such are {shown}", hint.at)
+            raise Refusal(
+                f"SKEW names {name!r}, which is not an input of a join or a rank; available: {shown}", hint.at
+            )
     return replace(
         query,
         root=rewritten(
@@ -68,7 +70,9 @@ def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
 def _join(hints: Mapping[str, SkewHint], node: LogicalJoin) -> LogicalJoin:
     left, right = (_hint(side, hints) for side in node.sides)
     if left is not None and right is not None:
-        raise Refusal("SKEW names both sides of a join: one is spread, and the other copied to it", right.at)
+        raise Refusal(
+            "SKEW cannot name both sides of a join, because one is spread and the other copied: name one side", right.at
+        )
     if left is not None:
         return _spread_left(node, left)
     return node if right is None else _spread_right(node, right)
@@ -99,21 +103,24 @@ def _spread_right(join: LogicalJoin, hint: SkewHint) -> LogicalJoin:
 def _check(join: LogicalJoin, side: LogicalInput, hint: SkewHint, *, may: bool) -> None:
     if not may:
         raise Refusal(
-            "SKEW copies the rows of the other side, and here it depends on all of this side's rows together whether "
-            "those are in the result: it is for inner joins, and for the side of another join that is kept",
+            "SKEW cannot spread this side, because whether a row of the other side is in the result depends on all "
+            "rows of this side: SKEW can spread either side of an inner join, and the preserved side of other joins",
             hint.at,
         )
     if matches_one(join, side):
-        raise Refusal("SKEW spreads rows with one key, of which there is one at a time here: leave it out", hint.at)
+        raise Refusal("SKEW spreads rows with equal keys, but this side has one row per key: remove the hint", hint.at)
 
 
 def _ranked_twice(rank: LogicalRank, hint: SkewHint) -> LogicalRank:
     if rank.ranking.strategy != "retract":
-        raise Refusal("SKEW is not needed here: each task sends on no more rows than may reach the range", hint.at)
+        raise Refusal(
+            "SKEW is not needed here, because each task sends only rows that may reach the range: remove the hint",
+            hint.at,
+        )
     if rank.ranking.last is None:
         raise Refusal(
-            "SKEW ranks a part of the rows in each shard and then the first of all of them, for which the number needs "
-            "an upper bound: write one, as in WHERE n <= 10, or leave it out",
+            "SKEW ranks the rows of each shard, and then the first rows of all shards, so the number needs an upper "
+            "bound: write one, as in WHERE n <= 10, or remove the hint",
             hint.at,
         )
     first = replace(

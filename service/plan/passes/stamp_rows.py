@@ -49,8 +49,9 @@ def stamp_rows(query: Query) -> Query:
 def _checked(node: LogicalStamp) -> LogicalStamp:
     if produced(node.input.input) != "append":
         raise Refusal(
-            "PROCTIME() is a time of rows that only come: a row that changes would be taken back with another time "
-            "than it came with. Let the producer write the time at which it sends a row, and use that column",
+            "PROCTIME() is not available on rows that are updated or deleted: a retraction would have another time "
+            "than the row that it retracts. Let the producer write the time at which it sends a row, and use that "
+            "column",
             node.at,
         )
     return node

@@ -1,1 +1,1 @@
-"""Scalar expressions: Spark SQL in meaning, DuckDB SQL in writing."""
+"""Scalar expressions: Spark SQL semantics, compiled to DuckDB SQL."""

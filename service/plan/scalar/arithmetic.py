@@ -1,7 +1,8 @@
-"""Arithmetic: signs, quotients, remainders and bits, of whole numbers, decimals and doubles, with Spark's types.
+"""Compiles arithmetic and bit operations on whole numbers, decimals and doubles, with Spark's result types.
 
-A decimal result that could have more than 38 digits loses digits behind the point, down to six, as in Spark. Where that
-makes DuckDB's 128 bits too few on the way, `service.execute.kernels.decimals` computes it digit by digit.
+A decimal result that could have more than 38 digits loses digits after the decimal point, down to six, as in Spark. If
+DuckDB's 128 bits are then too few for an intermediate result, `service.execute.kernels.decimals` computes the result
+digit by digit.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _LEAST_SCALE = 6
 
 
 def number_type(text: str) -> Type | None:
-    """The type of a number written out; None for a decimal of too many digits. Raises ValueError for no number."""
+    """Return the type of a number literal; None for a decimal with too many digits.
+
+    Raises ValueError if it is no number.
+    """
     digits = text.removeprefix("-")
     if "e" in digits.lower():
         float(digits)
@@ -48,17 +52,17 @@ def number_type(text: str) -> Type | None:
 
 
 def calculated(sign: str, left: Typed, right: Typed, *, strict: bool = True) -> Typed:
-    """`left sign right` of two numbers; not `strict` is TRY_ADD and its kin."""
+    """Compile `left sign right` for two numbers; if not `strict`, as TRY_ADD and similar functions do."""
     families = {family(left.type), family(right.type)}
     if "decimal" in families and "float" not in families:
         return _of_decimals(sign, left, right, strict=strict)
     type_ = DOUBLE if sign == "/" else common(left.type, right.type)
-    assert type_ is not None, "numbers have a common type"
+    assert type_ is not None, "two numbers have a common type"
     a, b = converted(left, type_).sql, converted(right, type_).sql
     result = nullable(type_, left, right)
     if sign in ("/", "%"):
         zero = _by_zero(a, sign, type_) if strict else "NULL"
-        # The least number has no opposite, so that DuckDB refuses to divide it by -1.
+        # The smallest integer has no positive counterpart, so DuckDB refuses to divide it by -1.
         opposite = f"WHEN {b} = -1 THEN 0 * {a} " if family(type_) == "integer" else ""
         return Typed(
             f"(CASE WHEN {b} = 0 THEN {zero} {opposite}ELSE {a} {sign} {b} END)", _lossy(result, strict=strict)
@@ -74,8 +78,8 @@ def _lossy(type_: Type, *, strict: bool) -> Type:
 
 
 def _by_zero(left: str, sign: str, type_: Type) -> str:
-    """What stands for a quotient or remainder by zero: an error, but where the left operand is NULL."""
-    failed = types.failure(f"'division by zero: {_ADVICE[sign]} makes it NULL'", types.duckdb(type_))
+    """Return SQL for a quotient or remainder by zero: an error, or NULL if the left operand is NULL."""
+    failed = types.failure(f"'division by zero: {_ADVICE[sign]} returns NULL instead'", types.duckdb(type_))
     return f"CASE WHEN {left} IS NOT NULL THEN {failed} END"
 
 
@@ -109,7 +113,7 @@ _NAMES = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "rem
 
 
 def _digits(sign: str, a: Type, b: Type) -> tuple[int, int]:
-    """How many digits a result can have, and how many of them behind the point."""
+    """Return how many digits a result can have, and how many of them after the decimal point."""
     match sign:
         case "*":
             return a.precision + b.precision + 1, a.scale + b.scale
@@ -124,28 +128,34 @@ def _digits(sign: str, a: Type, b: Type) -> tuple[int, int]:
 
 
 def _bounded(precision: int, scale: int) -> Type:
-    """The type that Spark takes: of more than 38 digits, those behind the point go first, but six stay."""
+    """Return the type that Spark takes.
+
+    Above 38 digits, digits after the point are dropped first, but at least six stay.
+    """
     if precision > _MOST:
         scale = max(_MOST - (precision - scale), min(scale, _LEAST_SCALE))
     found = types.decimal(min(precision, _MOST), scale)
-    assert found is not None, "the precision is within bounds"
+    assert found is not None, "the precision is at most 38"
     return found
 
 
 def _unscaled(sql: str, type_: Type) -> str:
-    """The digits of a decimal as a HUGEINT."""
+    """Return SQL for the digits of a decimal as a HUGEINT."""
     if type_.precision + type_.scale < _MOST:
         return f"CAST({sql} * {10**type_.scale} AS HUGEINT)"
     return f"CAST(replace(CAST({sql} AS VARCHAR), '.', '') AS HUGEINT)"
 
 
 def _exactly(value: Typed) -> Type:
-    """The decimal of a whole number or decimal; Spark takes one written out for the smallest that holds it."""
+    """Return the decimal type of a whole number or decimal.
+
+    Like Spark, it gives a whole number that is written as a literal the smallest type that holds it.
+    """
     if value.literal is not None and family(value.type) == "integer":
         found = types.decimal(len(value.literal.lstrip("+-")), 0)
     else:
         found = types.as_decimal(value.type)
-    assert found is not None, "whole numbers and decimals have a decimal"
+    assert found is not None, "integers and decimals can be converted to a decimal"
     return found
 
 
@@ -159,7 +169,7 @@ def _arithmetic(compiler: Compiler, node: exp.Binary) -> Typed:
 def _whole_quotient(compiler: Compiler, node: exp.IntDiv) -> Typed:
     left, right = compiler.numbers(node.left, node.right)
     if "float" in (family(left.type), family(right.type)):
-        raise Refusal("DIV takes whole numbers and decimals: write CAST(a / b AS BIGINT)", node)
+        raise Refusal("DIV takes integers and decimals: write CAST(a / b AS BIGINT)", node)
     if family(left.type) == family(right.type) == "integer":
         a, b = converted(left, BIGINT).sql, converted(right, BIGINT).sql
         zero = _by_zero(a, "DIV", BIGINT)
@@ -178,14 +188,14 @@ def _minus(compiler: Compiler, node: exp.Neg) -> Typed:
 def _integers(compiler: Compiler, node: exp.Expr, *parts: exp.Expr) -> list[Typed]:
     values = compiler.numbers(*parts)
     if any(family(value.type) != "integer" for value in values):
-        raise Refusal("bits are those of whole numbers: write CAST(… AS BIGINT)", node)
+        raise Refusal("bitwise operators take only integers: write CAST(… AS BIGINT)", node)
     return values
 
 
 def _bits(compiler: Compiler, node: exp.Binary) -> Typed:
     left, right = _integers(compiler, node, node.left, node.right)
     type_ = common(left.type, right.type)
-    assert type_ is not None, "whole numbers have a common type"
+    assert type_ is not None, "integers have a common type"
     a, b = converted(left, type_).sql, converted(right, type_).sql
     sql = f"xor({a}, {b})" if isinstance(node, exp.BitwiseXor) else f"({a} {_BITS[type(node)]} {b})"
     return Typed(sql, nullable(type_, left, right))

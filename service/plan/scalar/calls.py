@@ -1,4 +1,4 @@
-"""Calls of functions by the name the user wrote, whatever node the parser makes of them."""
+"""Compiles function calls by the name that the user wrote, whatever node the parser makes of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _called(compiler: Compiler, node: exp.Func) -> Typed:
 
 
 def no_function(node: exp.Func) -> Refusal:
-    """The refusal of a function that there is not."""
+    """Return the refusal of a function that is not supported."""
     name = word(node)
     reason = REFUSED.get(name)
     near = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.75)
@@ -46,14 +46,20 @@ def no_function(node: exp.Func) -> Refusal:
 
 
 def is_unknown(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
-    """Whether a node is a call of neither a scalar function nor one of the job's; it may be an aggregate."""
+    """Return whether a node calls neither a scalar function nor a function of the job.
+
+    The call may still be an aggregate function.
+    """
     if not isinstance(node, exp.Anonymous) or function_of(node) is not None:
         return False
     return word(node) not in FUNCTIONS and word(node) not in ("STRUCT", "TINYINT", "SMALLINT")
 
 
 def _with_names(parts: list[exp.Expr]) -> list[exp.Expr]:
-    """The fields of a STRUCT, each behind its name: an alias, a column's or a field's own, or col and a number."""
+    """Return the fields of a STRUCT, each preceded by its name.
+
+    The name is an alias, the name of a column or field, or `col` and a number.
+    """
     named: list[exp.Expr] = []
     for number, part in enumerate(parts, 1):
         inner = part.unnest()
@@ -69,7 +75,7 @@ def _with_names(parts: list[exp.Expr]) -> list[exp.Expr]:
 
 
 def _spelled(compiler: Compiler, node: exp.Expr) -> Typed:
-    """A function with a syntax of its own."""
+    """Compile a function that has a syntax of its own."""
     name, parts = _named(node)
     return call(compiler, node, name, parts, FUNCTIONS[name])
 

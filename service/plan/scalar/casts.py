@@ -1,6 +1,6 @@
-"""Casts between SQL types, in DuckDB's words: those that can be made to mean what they mean in Spark SQL.
+"""Casts between SQL types, written in DuckDB SQL with the meaning that they have in Spark SQL.
 
-A CAST that fails on a value stops the query, as Spark's does in ANSI mode; TRY_CAST gives NULL there.
+A CAST that fails on a value stops the query, like Spark's in ANSI mode; TRY_CAST returns NULL for such a value.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from rowkind.service.plan.scalar.types import Family, family
 
 _WIDE = Context(prec=100)
 _NEAR = 700_000
-"""Days around 1970 whose years have four digits."""
+"""Within this many days of 1970-01-01, every year has four digits."""
 _EXACT_DIGITS = 15
-"""Decimals of so many digits become a double by one exact division; longer ones go through their text."""
+"""Decimals with up to this many digits become a DOUBLE by one exact division; longer ones are converted through text.
+"""
 
 
 def cast(sql: str, source: Type, to: Type, *, strict: bool = True) -> str | None:
-    """DuckDB SQL that casts a value as Spark SQL does, or as its TRY_CAST; None where Spark or this plan has none."""
+    """Return DuckDB SQL that casts a value as Spark's CAST or TRY_CAST does; None if the cast is not supported."""
     if source.required == to.required:
         return sql
     if types.is_nested(source):
@@ -32,7 +33,7 @@ def cast(sql: str, source: Type, to: Type, *, strict: bool = True) -> str | None
     if of == "null":
         return f"CAST(NULL AS {types.duckdb(to)})"
     if of == into and of not in ("decimal", "integer", "float"):
-        # Another name for the same values: an enum is text, a time in milliseconds a time.
+        # Both types have the same values: an enum is text, and a time in milliseconds is a time.
         return sql
     if of == "string":
         return casts_of_text.cast(sql, to, strict=strict)
@@ -60,16 +61,16 @@ _CASTS: Mapping[tuple[Family | None, Family | None], str] = {
     ("integer", "float"): "{word}({sql} AS {name})",
     ("integer", "boolean"): "({sql} <> 0)",
     ("integer", "timestamp"): "CAST(make_timestamp(CAST({sql} AS BIGINT) * 1000000) AS TIMESTAMPTZ)",
-    # Both round decimals half away from zero.
+    # Both Spark and DuckDB round decimals half away from zero.
     ("decimal", "decimal"): "{word}({sql} AS {name})",
-    # Spark cuts off, DuckDB rounds.
+    # Spark truncates, DuckDB rounds.
     ("decimal", "integer"): "{word}(trunc({sql}) AS {name})",
     ("decimal", "float"): "CAST(CAST({sql} AS VARCHAR) AS {name})",
     ("decimal", "boolean"): "({sql} <> 0)",
     ("decimal", "timestamp"): "CAST(make_timestamp({word}(trunc({sql} * 1000000) AS BIGINT)) AS TIMESTAMPTZ)",
     ("float", "float"): "{word}({sql} AS {name})",
     ("float", "integer"): "{word}(trunc({sql}) AS {name})",
-    # Spark rounds the number as it is written, 1.005 to 1.01, and makes NULL of NaN and infinity.
+    # Spark rounds the number as it is written (1.005 becomes 1.01), and turns NaN and infinity into NULL.
     ("float", "decimal"): "(CASE WHEN isfinite({sql}) THEN {word}(CAST({double} AS VARCHAR) AS {name}) END)",
     ("float", "boolean"): "({sql} <> 0)",
     ("float", "timestamp"): (
@@ -88,18 +89,18 @@ _CASTS: Mapping[tuple[Family | None, Family | None], str] = {
     ("timestamp", "float"): "CAST({micros} / 1000000.0::DOUBLE AS {name})",
     ("timestamp", "decimal"): "{word}(CAST({micros} AS DECIMAL(20,0)) * CAST(0.000001 AS DECIMAL(7,6)) AS {name})",
 }
-"""Casts between families, but for those of text and of NULL."""
+"""Casts between families, except from text, to text and from NULL."""
 
 
 def may_lose(source: Type, to: Type) -> bool:
-    """Whether even a CAST gives NULL for a value that is none."""
+    """Return whether even a strict CAST turns some values that are not NULL into NULL."""
     return family(source) == "float" and family(to) == "decimal"
 
 
 def _to_text(sql: str, source: Type) -> str | None:
     match family(source):
         case "decimal" if source.precision == source.scale:
-            # DuckDB would leave out the zero before the point.
+            # DuckDB would omit the zero before the decimal point.
             whole = f"CAST(CAST({sql} AS DECIMAL(38,{min(source.scale, 37)})) AS VARCHAR)"
             return whole if source.scale < 38 else f"replace(CAST({sql} AS VARCHAR), '.', '0.')"
         case "integer" | "decimal" | "boolean" | "time":
@@ -118,7 +119,7 @@ def _to_text(sql: str, source: Type) -> str | None:
 
 
 def constant(text: str, to: Type) -> str | None:
-    """DuckDB SQL for a text written out in the query as a value of another type, None where it is none."""
+    """Return DuckDB SQL for a text literal of the query as a value of type `to`; None if the text is no such value."""
     text = text.strip()
     match family(to):
         case "string":

@@ -1,4 +1,4 @@
-"""Casts of arrays, maps and structs: each value inside is cast for itself, a NULL stays one."""
+"""Casts of arrays, maps and structs: each inner value is cast by itself, and NULL stays NULL."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from rowkind.avro.schema import Type
 from rowkind.service.plan.scalar import types
 
 Inner = Callable[[str, Type, Type], "str | None"]
-"""The cast of one value inside: its SQL, its type and the wanted one; None where there is no such cast."""
+"""The cast of an inner value: its SQL, its type and the target type; None if there is no such cast."""
 
 
 def variables(*texts: str, count: int = 1) -> list[str]:
-    """Names of parameters for a function of DuckDB that occur in none of the texts which it is made of."""
+    """Return parameter names for a DuckDB lambda that occur in none of the texts from which the lambda is built."""
     last = max([int(number) for text in texts for number in re.findall(r"(?i)each_(\d+)", text)], default=0)
     return [f"each_{number}" for number in range(last + 1, last + count + 1)]
 
 
 def cast(sql: str, source: Type, to: Type, inner: Inner) -> str | None:
-    """DuckDB SQL of an array, map or struct in another type of its kind, or as text; None where Spark has none."""
+    """Return DuckDB SQL that casts an array, map or struct to another type of its kind, or to text.
+
+    Return None if Spark has no such cast.
+    """
     if types.family(to) == "string":
         return _text(sql, source, inner)
     if source.kind != to.kind:
@@ -48,12 +51,12 @@ def cast(sql: str, source: Type, to: Type, inner: Inner) -> str | None:
 
 
 def field(sql: str, name: str) -> str:
-    """A field of a struct."""
+    """Return DuckDB SQL for a field of a struct."""
     return f"struct_extract({sql}, '{name}')"
 
 
 def _text(sql: str, source: Type, inner: Inner) -> str | None:
-    """[a, null], {k -> v} and {a, b}, as Spark writes them."""
+    """Return DuckDB SQL for the value as Spark writes it: [a, null], {k -> v} or {a, b}."""
     string = types.STRING
 
     def written(value: str, type_: Type) -> str | None:

@@ -1,7 +1,7 @@
-"""Casts from text, as Spark SQL reads numbers, dates and times in ANSI mode.
+"""Casts from text: numbers, dates and times as Spark SQL reads them in ANSI mode.
 
-Spaces and control characters around the value do not matter. Years have four digits or more and may have a sign; a time
-needs its date. Time zones are `Z`, an offset, or the name of a region.
+Spaces and control characters around the value are ignored. Years have four or more digits and may have a sign. A time
+must come with its date. A time zone is `Z`, an offset, or the name of a region.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _MOMENT = r"\d{4}-\d\d-\d\d[ T]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
 
 
 def cast(sql: str, to: Type, *, strict: bool) -> str | None:
-    """DuckDB SQL that reads a value of type `to` out of a text; what is none fails, or is NULL if not `strict`."""
+    """Return SQL that reads a `to` from a text; other text fails, or is NULL if not `strict`. None if unsupported."""
     text = f"trim({sql}, '{_AROUND}')"
     word = "CAST" if strict else "TRY_CAST"
     name = types.duckdb(to)
-    reason = f"'''' || {sql} || ''' is no {to.sql}: TRY_CAST makes NULL of such text'"
+    reason = f"'''' || {sql} || ''' is not a value of type {to.sql}: TRY_CAST returns NULL for such text'"
     bad = types.failure(reason, "TIMESTAMP" if family(to) == "timestamp" else name) if strict else "NULL"
 
     def where(pattern: str, value: str) -> str:
-        """The value, of text for {0}. Most text has nothing around it, and taking that off costs much."""
+        """Return WHEN branches for text ({0}) of this pattern, untrimmed text first, since trimming is expensive."""
         return "".join(
             f"WHEN regexp_full_match({each}, '{pattern}') THEN {value.format(each)} " for each in (sql, text)
         )
@@ -44,7 +44,7 @@ def cast(sql: str, to: Type, *, strict: bool) -> str | None:
         case "decimal":
             return _case(sql, where(NUMBER, f"{word}({{0}} AS {name})"), bad)
         case "float":
-            # A letter behind a number says how wide it is, as in Java; too large a number is infinite.
+            # As in Java, a letter after a number gives its width (d or f), and a number that is too large is infinite.
             large = "(CASE WHEN starts_with({0}, '-') THEN '-inf' ELSE 'inf' END)"
             number = f"COALESCE(TRY_CAST(rtrim({{0}}, 'dDfF') AS {name}), CAST({large} AS {name}))"
             words = "".join(

@@ -1,4 +1,4 @@
-"""Conditions on NOW() as passes know them: one time of the row, compared with the time that it is.
+"""Conditions on NOW() in the form that passes use: a time of the row, compared with the current time.
 
 ts > NOW() - INTERVAL '1' DAY     ts, a day later, > NOW()
 d >= CURRENT_DATE                 d, >= CURRENT_DATE
@@ -16,22 +16,23 @@ NOW, TODAY = "NOW()", "CURRENT_DATE"
 
 
 class ClockCondition(exp.Expression, exp.Func):
-    """Whether a time, which reads nothing but the row, stands so to the time that it is; no user writes it.
+    """Compares a time that depends only on the row with the current time; only the planner creates it.
 
-    `operator` is one of < <= > >=, with the row's time on its left, and `clock` is `NOW` or `TODAY`. The time is
-    compared so many microseconds `later`. That need not be a TIMESTAMP, as NOW() moved the other way always is one.
+    `operator` is one of < <= > >=, with the row's time on its left, and `clock` is `NOW` or `TODAY`. `later` is the
+    number of microseconds added to the row's time for the comparison. The sum need not be a valid TIMESTAMP, whereas
+    NOW() moved in the opposite direction always is one.
     """
 
-    arg_types = {"this": True, "operator": True, "clock": True, "later": True}  # noqa: RUF012 -- as sqlglot has it
+    arg_types = {"this": True, "operator": True, "clock": True, "later": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 def is_now(node: exp.Expr) -> bool:
-    """Whether it is NOW(), in whichever spelling."""
+    """Return whether the node is NOW(), in any spelling."""
     return isinstance(node, exp.CurrentTimestamp) or _is_call(node, ("NOW", "CURRENT_TIMESTAMP"))
 
 
 def is_today(node: exp.Expr) -> bool:
-    """Whether it is CURRENT_DATE, in whichever spelling."""
+    """Return whether the node is CURRENT_DATE, in any spelling."""
     return isinstance(node, exp.CurrentDate) or _is_call(node, ("CURRENT_DATE", "CURDATE"))
 
 
@@ -40,12 +41,12 @@ def _is_call(node: exp.Expr, names: tuple[str, ...]) -> bool:
 
 
 def reads_clock(node: exp.Expr) -> bool:
-    """Whether a condition depends on what time it is."""
+    """Return whether a condition depends on the current time."""
     return node.find(ClockCondition) is not None
 
 
 def moved_column(time: exp.Expr) -> tuple[exp.Column, int] | None:
-    """The column that a time is, and how many microseconds later it is than that; None for any other time."""
+    """Return the column from which a time is moved, and by how many microseconds; None for any other time."""
     time, later = time.unnest(), 0
     while isinstance(time, exp.Add | exp.Sub) and isinstance(time.expression, exp.Interval):
         try:

@@ -1,7 +1,7 @@
-"""One walk over a scalar expression: each kind of node has a rule, and what has none is refused by name.
+"""Compiles a scalar expression in one walk: each kind of node has a rule, and a node without a rule is refused by name.
 
-The rules live in `scalar_conditions` and `scalar_values`. The operands of every operation are cast to the type that
-Spark casts them to, so that nothing is left to DuckDB's own typing.
+The rules are in the other modules of this package (`scalar.scalars` collects them). The operands of every operation are
+cast to the type that Spark casts them to, so that nothing depends on DuckDB's own typing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from rowkind.service.plan.scalar.typed import Typed, converted, opened, quoted, 
 from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING, family, with_null
 
 Columns = Mapping[str, tuple[str, Type]]
-"""What each column of the plan is called in the input of a calc, and its type there."""
+"""For each column of the plan, its name in the input of a calc and its type there."""
 
 _LONGEST = 200_000
-"""Characters of DuckDB SQL for one expression."""
+"""The largest number of characters that the DuckDB SQL of one expression may have."""
 
 Rule = tuple[Callable[["Compiler", Any], Typed], tuple[str, ...]]
-"""How a kind of node is written in DuckDB, and the parts it may have; another part is a form that is not known."""
+"""How a kind of node is written in DuckDB SQL, and the parts that such a node may have. A node with any other part is
+refused."""
 
 
 class Compiler:
@@ -39,13 +40,17 @@ class Compiler:
         self._variables = variables or {}
 
     def function(self, node: exp.Lambda, arguments: Sequence[Type]) -> tuple[str, Typed]:
-        """The parameters of a function with -> in DuckDB SQL, and its body for arguments of these types.
+        """Return the parameters of a lambda (->) in DuckDB SQL, and its body for arguments of these types.
 
-        It may leave out parameters at the end. Raises Refusal.
+        The lambda may omit parameters at the end. Raises Refusal.
         """
         names = [parameter.name for parameter in node.expressions]
         if len(names) > len(arguments) or len({name.lower() for name in names}) < len(names):
-            raise Refusal(f"the function has {len(names)} parameters where there are {len(arguments)} values", node)
+            raise Refusal(
+                "the function's parameters must have different names, and their number can be at most "
+                f"{len(arguments)}, not {len(names)}",
+                node,
+            )
         taken_names = [name for name, _ in self.columns.values()] + [value.sql for value in self._variables.values()]
         fresh = variables(*taken_names, count=len(arguments))
         given = {name.lower(): Typed(sql, type_) for name, sql, type_ in zip(names, fresh, arguments, strict=False)}
@@ -53,34 +58,46 @@ class Compiler:
         return ", ".join(fresh[: len(names)]), body
 
     def variable(self, node: exp.Identifier) -> Typed:
-        """The value of a parameter of a function with ->. Raises Refusal."""
+        """Return the value of a lambda parameter. Raises Refusal."""
         found = self._variables.get(node.name.lower())
         if found is None:
             raise Refusal(f"there is no {node.name} here", node)
         return found
 
     def compile(self, node: exp.Expr) -> Typed:
-        """The node, which must be of a type that can be computed with, in DuckDB SQL. Raises Refusal."""
+        """Return the node in DuckDB SQL. Raises Refusal if its type is not one that can be computed with."""
         value = self.value(node)
         if family(value.type) is None:
-            raise Refusal(f"a {value.type.sql} can be selected as it is, but not be computed with or compared", node)
+            raise Refusal(
+                f"values of type {value.type.sql} can only be selected unchanged: expressions cannot compute "
+                "with them or compare them",
+                node,
+            )
         return value
 
     def whole(self, node: exp.Expr) -> Typed:
-        """As `compile`, or an ARRAY, MAP or STRUCT of such values. Raises Refusal."""
+        """Return the node like `compile`; it may also be an ARRAY, MAP or STRUCT of such values. Raises Refusal."""
         value = self.value(node)
         if not types.computable(value.type):
-            raise Refusal(f"a {value.type.sql} can be selected as it is, but not be computed with or compared", node)
+            raise Refusal(
+                f"values of type {value.type.sql} can only be selected unchanged: expressions cannot compute "
+                "with them or compare them",
+                node,
+            )
         return opened(value)
 
     def value(self, node: exp.Expr) -> Typed:
-        """The node, which may be a STRUCT, ARRAY or MAP as well, in DuckDB SQL. Raises Refusal."""
+        """Return the node in DuckDB SQL; its type may also be a STRUCT, ARRAY or MAP. Raises Refusal."""
         if isinstance(node, exp.Paren):
             return self.value(node.this)
         if isinstance(node, exp.Column):
             name, type_ = self.columns[node.name]
             if any(inner.logical == "decimal" and family(inner) is None for inner in type_.walk()):
-                raise Refusal(f"a {type_.sql} can be selected as it is, but not be computed with or compared", node)
+                raise Refusal(
+                    f"values of type {type_.sql} can only be selected unchanged: expressions cannot compute "
+                    "with them or compare them",
+                    node,
+                )
             return taken(quoted(name), type_)
         rule = self._rules.get(type(node))
         if rule is None:
@@ -91,26 +108,30 @@ class Compiler:
                 raise Refusal(f"this form of {_called(node)} is not supported", node)
         found = write(self, node)
         if len(found.sql) > _LONGEST:
-            # Some functions need an argument several times, so that calls inside of calls grow fast.
-            raise Refusal("functions are nested too deeply here: compute the inner ones in a derived table first", node)
+            # Some functions repeat an argument in their SQL, so nested calls grow fast.
+            raise Refusal("functions are nested too deeply here: compute the inner ones in a derived table", node)
         return found
 
     def condition(self, node: exp.Expr) -> Typed:
-        """The node, which must be a condition. Raises Refusal."""
+        """Return the node, which must be a condition. Raises Refusal."""
         typed = self.compile(node)
         if family(typed.type) not in ("boolean", "null"):
             raise Refusal(f"expected a condition, but this is {typed.type.sql}: compare it with something", node)
         return typed if family(typed.type) == "boolean" else converted(typed, BOOLEAN)
 
     def string(self, node: exp.Expr) -> Typed:
-        """The node, which must be text. Raises Refusal."""
+        """Return the node, which must be text. Raises Refusal."""
         value = self.compile(node)
         if family(value.type) not in ("string", "null"):
             raise Refusal(f"expected text, but this is {value.type.sql}: write CAST(… AS STRING)", node)
         return value if family(value.type) == "string" else converted(value, STRING)
 
     def numbers(self, *nodes: exp.Expr) -> list[Typed]:
-        """The nodes, which must be numbers. What is not known at all is refused before what is no number."""
+        """Return the nodes, which must be numbers. Raises Refusal.
+
+        All nodes are compiled before any type is checked, so an unsupported expression is reported before a value that
+        is no number.
+        """
         values = [self.compile(node) for node in nodes]
         return [self._number(node, value) for node, value in zip(nodes, values, strict=True)]
 
@@ -123,12 +144,15 @@ class Compiler:
         return value
 
     def united(self, node: exp.Expr, parts: Sequence[exp.Expr]) -> tuple[list[Typed], Type]:
-        """All parts in the type that Spark takes for all of them; text written out adapts to dates and times."""
+        """Return all parts in the type that Spark takes for all of them.
+
+        A text literal takes the type of the others.
+        """
         return unite([self.whole(part) for part in parts], node)
 
 
 def taken(sql: str, type_: Type) -> Typed:
-    """A value as it is stored in a column, in the type that is computed with."""
+    """Return the value of a column in the type that expressions compute with."""
     found = family(type_)
     if found is None:
         return Typed(sql, type_)
@@ -155,6 +179,6 @@ _NAMES: Mapping[type[exp.Expr], str] = {
     exp.AtTimeZone: "AT TIME ZONE (write FROM_UTC_TIMESTAMP or TO_UTC_TIMESTAMP)",
     exp.Lambda: "a function with ->",
     exp.Placeholder: "a parameter",
-    exp.Tuple: "a row of values that is not compared with another (write STRUCT for one value of several)",
+    exp.Tuple: "a row of values outside a comparison (write STRUCT for one value with several fields)",
 }
 _HARMLESS = ("safe", "coalesce", "typed", "requires_string", "is_string", "quoted", "requires_arg_order")

@@ -1,4 +1,4 @@
-"""Conditions: three-valued logic, comparisons, IN, BETWEEN and LIKE."""
+"""Compiles conditions: three-valued logic, comparisons, IN, BETWEEN and LIKE."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def _both(compiler: Compiler, node: exp.Connector) -> Typed:
 
 
 def joined(word: str, operands: Sequence[tuple[Typed, exp.Expr]]) -> Typed:
-    """Conditions and what they came from, joined by AND or OR.
+    """Join conditions by AND or OR; each comes with the expression from which it was compiled.
 
-    As in Spark, what stands behind a condition that decides alone is not evaluated, so that it cannot fail.
+    As in Spark, once a condition decides the result, the conditions after it are not evaluated, so they cannot fail.
     """
     *before, (found, _) = operands
     for index, (condition, _) in reversed(list(enumerate(before))):
@@ -60,25 +60,29 @@ _SAFE_CALLS = (
 
 
 class Possible(exp.Expression, exp.Func):
-    """Whether a condition is true of a row or cannot be evaluated on it; no user writes it."""
+    """Whether a condition is true for a row or cannot be evaluated on it; only the planner creates it."""
 
-    arg_types = {"this": True}  # noqa: RUF012 -- as sqlglot has it
+    arg_types = {"this": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 def may_fail(node: exp.Expr) -> bool:
-    """Whether an expression may fail on a row, as by a division, a cast or an overflow; what is not known may.
+    """Return whether an expression may fail on a row, for example by a division, a cast or an overflow.
 
-    What may fail is not evaluated for rows that a condition before it has taken out: no pass may move it past one.
+    Functions that are not known to be safe may fail. An expression that may fail is not evaluated for rows that an
+    earlier condition has removed. So no pass may move it past such a condition.
     """
     if isinstance(node, ClockCondition):
-        # A column's time is moved without SQL.
+        # The time of a column is moved without SQL, so it cannot fail.
         return moved_column(node.this) is None and may_fail(node.this)
     parts = node.walk(prune=lambda each: isinstance(each, Possible))
     return not all(isinstance(each, (*_SAFE, Possible)) or _is_safe_call(each) for each in parts)
 
 
 def may_move(condition: exp.Expr) -> bool:
-    """Whether a condition may be asked of other rows than it is written for: it cannot fail, nor say something else."""
+    """Return whether a condition may be evaluated on rows other than those for which it is written.
+
+    It must neither fail nor call a nondeterministic function.
+    """
     return not may_fail(condition) and all(function.deterministic for function in functions_in(condition))
 
 
@@ -115,14 +119,15 @@ def _is(compiler: Compiler, node: exp.Is) -> Typed:
     if isinstance(node.expression, exp.Null):
         inner = node.this.unnest()
         if isinstance(inner, exp.Column):
-            # Whether a column is NULL can be said of every type; DuckDB is shown the column all the same.
+            # IS NULL works on a column of any type, even one that cannot be computed with: DuckDB reads such columns,
+            # too.
             name, _type = compiler.columns[inner.name]
             return Typed(f"({quoted(name)} IS NULL)", BOOLEAN)
         return Typed(f"({compiler.compile(inner).sql} IS NULL)", BOOLEAN)
     if isinstance(node.expression, exp.Boolean):
         word = "TRUE" if node.expression.this else "FALSE"
         return Typed(f"({compiler.condition(node.this).sql} IS NOT DISTINCT FROM {word})", BOOLEAN)
-    raise Refusal("IS takes NULL, TRUE or FALSE", node)
+    raise Refusal("IS must be followed by NULL, TRUE or FALSE", node)
 
 
 def _in(compiler: Compiler, node: exp.In) -> Typed:
@@ -156,7 +161,7 @@ def _like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape) -> Typed:
 
 
 def _like_one(compiler: Compiler, node: exp.Expr, value: Typed, written: exp.Expr, escape: str) -> Typed:
-    pattern, flaw = compiler.string(written), f"in the pattern of LIKE, {escape} must stand before %, _ or itself"
+    pattern, flaw = compiler.string(written), f"in the pattern of LIKE, {escape} must be followed by %, _ or itself"
     if len(escape) != 1 or (pattern.literal is not None and _badly_escaped(pattern.literal, escape)):
         raise Refusal(flaw, node)
     literal, text, sql = pattern.literal, pattern.sql, value.sql
@@ -168,7 +173,7 @@ def _like_one(compiler: Compiler, node: exp.Expr, value: Typed, written: exp.Exp
     if pattern.literal is None:
         well = text_literal(f"(?s)([^{re.escape(escape)}]|{re.escape(escape)}[%_{re.escape(escape)}])*")
         fails = failure(f"CONCAT({text_literal(f'{flaw}: ')}, {pattern.sql})", "BOOLEAN")
-        # Where the pattern is NULL, so is the result.
+        # If the pattern is NULL, so is the result.
         found = f"CASE WHEN NOT REGEXP_FULL_MATCH({pattern.sql}, {well}) THEN {fails} ELSE {found} END"
     return Typed(found, nullable(BOOLEAN, value, pattern))
 

@@ -1,4 +1,4 @@
-"""Expressions as trees: the columns that they read, put in their place what defines them, taken apart at AND."""
+"""Works on expression trees: lists the columns they read, substitutes columns, and splits conditions at AND."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rowkind.service.plan.scalar.scalars import resolved
 
 
 def reads(node: exp.Expr) -> set[str]:
-    """The columns that an expression reads."""
+    """Return the columns that an expression reads."""
     return {column.name for column in node.find_all(exp.Column)}
 
 
 def substitute(node: exp.Expr, definitions: Mapping[str, exp.Expr]) -> exp.Expr:
-    """The expression with columns replaced by what defines them."""
+    """Return the expression with columns replaced by their definitions."""
 
     def define(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.Column) and each.name in definitions:
@@ -29,7 +29,7 @@ def substitute(node: exp.Expr, definitions: Mapping[str, exp.Expr]) -> exp.Expr:
 
 
 def conjuncts(node: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    """A condition as the parts that AND holds together, those that are simply TRUE left out."""
+    """Return the parts of a condition that AND connects, without those that are simply TRUE."""
     if node is None:
         return ()
     parts = node.flatten() if isinstance(node, exp.And) else [node]

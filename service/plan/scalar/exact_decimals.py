@@ -1,7 +1,8 @@
-"""Whole numbers and decimals that no one decimal type can hold, compared exactly all the same.
+"""Compares whole numbers and decimals exactly, even if no single decimal type can hold them.
 
-DECIMAL(38,9) and DECIMAL(38,8) would need 39 digits. In a comparison each is taken apart, its digits before the point
-and those behind it, which have room in a type each. As the key of a join it is text without idle zeros.
+DECIMAL(38,9) and DECIMAL(38,8) would need 39 digits. For a comparison, each number is split into the digits before the
+decimal point and the digits after it, and each part fits into a type. As a join key, the number is text without
+trailing zeros.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from rowkind.service.plan.scalar.types import STRING, as_decimal, family, with_n
 
 
 class Digits(exp.Expression, exp.Func):
-    """A whole number or decimal as text, the same for equal ones of every type; no user writes it."""
+    """A whole number or decimal as text, the same for equal numbers of every type; only the planner creates it."""
 
-    arg_types = {"this": True}  # noqa: RUF012 -- as sqlglot has it
+    arg_types = {"this": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 def too_wide(of: Sequence[Type]) -> bool:
-    """Whether these are whole numbers and decimals without a common type."""
+    """Return whether these are whole numbers and decimals without a common type."""
     decimals = [as_decimal(type_) for type_ in of if family(type_) in ("integer", "decimal")]
     if len(decimals) < len(of):
         return False
@@ -33,7 +34,7 @@ def too_wide(of: Sequence[Type]) -> bool:
 
 
 def compared(values: Sequence[Typed], at: exp.Expr | None = None) -> list[Typed]:
-    """All values as what compares as they do. Raises Refusal for those that cannot be compared."""
+    """Return all values in a form that compares as the values do. Raises Refusal if they cannot be compared."""
     known = [value for value in values if family(value.type) != "null"]
     if not known or not too_wide([value.type for value in known]):
         return unite(values, at)[0]
@@ -51,7 +52,7 @@ def _apart(value: Typed, scale: int) -> Typed:
 
 def _decimal(value: Typed) -> Type:
     found = as_decimal(value.type)
-    assert found is not None, "whole numbers and decimals have a decimal"
+    assert found is not None, "integers and decimals can be converted to a decimal"
     return found
 
 
@@ -60,7 +61,7 @@ def _digits(compiler: Compiler, node: Digits) -> Typed:
     text = casts.cast(value.sql, value.type, STRING)
     if _decimal(value).scale:
         text = f"rtrim(rtrim({text}, '0'), '.')"
-    assert text is not None, "numbers have a text"
+    assert text is not None, "numbers can be converted to text"
     return Typed(text, with_null(STRING, value.type.nullable))
 
 

@@ -1,4 +1,4 @@
-"""Fields of structs, also of those in an array, elements of arrays and entries of maps."""
+"""Compiles access to fields of structs (and of structs in an array), elements of arrays and entries of maps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowkind.service.plan.scalar.types import array_of, with_null
 
 
 def with_fields(column: exp.Column, is_table: Callable[[str], bool]) -> tuple[exp.Column, list[exp.Identifier]]:
-    """A name with dots as a column and the fields behind it. As in Spark, a table goes before a column."""
+    """Split a name with dots into a column and its fields. As in Spark, a table takes precedence over a column."""
     parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
     count = 2 if len(parts) > 1 and is_table(parts[0].name) else 1
     bare = exp.Column(this=parts[count - 1].copy(), table=parts[0].copy() if count > 1 else None)
@@ -24,7 +24,7 @@ def with_fields(column: exp.Column, is_table: Callable[[str], bool]) -> tuple[ex
 
 
 def field_of(column: exp.Expr, fields: Sequence[exp.Identifier]) -> exp.Expr:
-    """A field of a field … of a column, the outermost first."""
+    """Return the expression for a nested field of a column; the outermost field comes first in `fields`."""
     for field in fields:
         column = exp.Dot(this=column, expression=field)
     return column
@@ -34,14 +34,14 @@ def _field(compiler: Compiler, node: exp.Dot) -> Typed:
     value = compiler.value(node.this)
     name = node.expression.name
     if value.type.kind == "array" and value.type.element.kind == "record":
-        # As in Spark, the field of each of the structs.
+        # As in Spark, the result is an array with this field of each struct.
         value = opened(value)
         (each,) = variables(value.sql)
         inner = _of_struct(Typed(each, value.type.element), name, node)
         sql = f"list_transform({value.sql}, lambda {each}: {inner.sql})"
         return Typed(sql, with_null(array_of(inner.type), value.type.nullable))
     if value.type.kind != "record":
-        raise Refusal(f"a {value.type.sql} has no field {name}", node)
+        raise Refusal(f"type {value.type.sql} has no field {name}", node)
     return _of_struct(value, name, node)
 
 
@@ -49,7 +49,7 @@ def _of_struct(value: Typed, name: str, node: exp.Dot) -> Typed:
     found = [field for field in value.type.fields if field.name.lower() == name.lower()]
     if len(found) != 1:
         known = ", ".join(field.name for field in value.type.fields)
-        raise Refusal(f"there is {'no' if not found else 'more than one'} field {name}; there is {known}", node)
+        raise Refusal(f"there is {'no' if not found else 'more than one'} field {name}; available: {known}", node)
     type_ = with_null(found[0].type, value.type.nullable or found[0].type.nullable)
     return taken(f"struct_extract({value.sql}, {text_literal(found[0].name)})", type_)
 

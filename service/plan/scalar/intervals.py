@@ -1,4 +1,4 @@
-"""Dates and timestamps moved by days, or by an INTERVAL that is written out."""
+"""Compiles dates and timestamps moved by a number of days or by an INTERVAL literal."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ _MONTHS = {"MONTH": 1, "YEAR": 12}
 _ORDER = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _PARTS = r"(\d+)", r"(\d+)", r"(\d+)", r"(\d+)", r"(\d+)", r"(\d+(?:\.\d+)?)"
 _BETWEEN = {"MONTH": "-", "HOUR": " ", "MINUTE": ":", "SECOND": ":"}
-_NO_NUMBER = "an INTERVAL is written out here, as in INTERVAL '3' DAY or INTERVAL '1 02:03:04' DAY TO SECOND"
+_NO_NUMBER = "expected an INTERVAL literal, such as INTERVAL '3' DAY or INTERVAL '1 02:03:04' DAY TO SECOND"
 
 
 def moved(compiler: Compiler, node: exp.Add | exp.Sub) -> Typed | None:
-    """A date or timestamp plus or minus an INTERVAL or a number of days; None where it is neither. Raises Refusal."""
+    """Return a date or timestamp plus or minus an INTERVAL or a number of days.
+
+    Return None if the operation is neither. Raises Refusal.
+    """
     left, right = node.left.unnest(), node.right.unnest()
     if isinstance(node, exp.Add) and _is_interval(left) and not _is_interval(right):
         left, right = right, left
     sign = "+" if isinstance(node, exp.Add) else "-"
     if _is_interval(right):
         if _is_interval(left):
-            raise Refusal("an INTERVAL is added to a date or timestamp, and to nothing else", node)
+            raise Refusal("an INTERVAL can be added only to a date or timestamp", node)
         return _by_interval(compiler, sign, left, right)
     value, days = compiler.compile(left), compiler.compile(right)
     if isinstance(node, exp.Add) and family(days.type) == "date":
@@ -43,7 +46,7 @@ def moved(compiler: Compiler, node: exp.Add | exp.Sub) -> Typed | None:
     times = ("date", "timestamp", "local")
     if family(value.type) in times and family(days.type) in times:
         raise Refusal(
-            "the time between two points is an INTERVAL: write DATEDIFF or TIMESTAMPDIFF(SECOND, from, to)", node
+            "the difference of two times would be an INTERVAL: write DATEDIFF or TIMESTAMPDIFF(SECOND, from, to)", node
         )
     if family(value.type) == "date" and days.type.required == INT:
         return Typed(f"CAST({value.sql} {sign} {days.sql} AS DATE)", nullable(DATE, value, days))
@@ -51,7 +54,7 @@ def moved(compiler: Compiler, node: exp.Add | exp.Sub) -> Typed | None:
 
 
 def _is_interval(node: exp.Expr) -> bool:
-    """Whether it is an INTERVAL, or several in a row as in INTERVAL 1 DAY 2 HOURS."""
+    """Return whether the node is an INTERVAL, or several in a row as in INTERVAL 1 DAY 2 HOURS."""
     if isinstance(node, exp.Add | exp.Sub):
         return _is_interval(node.left.unnest()) and _is_interval(node.right.unnest())
     return isinstance(node, exp.Interval)
@@ -64,7 +67,7 @@ def _by_interval(compiler: Compiler, sign: str, moment: exp.Expr, interval: exp.
         months, days, micros = -months, -days, -micros
     kind = family(value.type)
     if kind not in ("date", "timestamp", "local"):
-        raise Refusal(f"an INTERVAL is added to a date or timestamp, but this is {value.type.sql}", moment)
+        raise Refusal(f"an INTERVAL can be added only to a date or timestamp, but this is {value.type.sql}", moment)
     plain = value.sql if kind == "local" else f"CAST({value.sql} AS TIMESTAMP)"
     steps = [
         f"to_{unit}s({count})" for unit, count in (("month", months), ("day", days), ("microsecond", micros)) if count
@@ -78,7 +81,7 @@ def _by_interval(compiler: Compiler, sign: str, moment: exp.Expr, interval: exp.
 
 
 def amount(node: exp.Expr) -> tuple[int, int, int]:
-    """An INTERVAL as months, days and microseconds. Raises Refusal."""
+    """Return an INTERVAL as months, days and microseconds. Raises Refusal."""
     if isinstance(node, exp.Add | exp.Sub):
         turn = 1 if isinstance(node, exp.Add) else -1
         first, second = amount(node.left.unnest()), amount(node.right.unnest())
@@ -108,7 +111,7 @@ def _of_unit(node: exp.Expr, number: Decimal, unit: str) -> tuple[int, int, int]
 
 
 def _span(node: exp.Expr, text: str, first: str, last: str) -> tuple[int, int, int]:
-    """An INTERVAL such as '1-2' YEAR TO MONTH."""
+    """Return an INTERVAL such as '1-2' YEAR TO MONTH as months, days and microseconds. Raises Refusal."""
     if first not in _ORDER or last not in _ORDER:
         raise Refusal(_NO_NUMBER, node)
     start, end = _ORDER.index(first), _ORDER.index(last)

@@ -1,4 +1,4 @@
-"""Calls of the job's own functions in Python: their arguments are cast to what the job says, DuckDB calls the rest."""
+"""Compiles calls of the job's Python functions: arguments are cast to the declared types, and DuckDB does the call."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from rowkind.service.plan.scalar.types import common, duckdb, family, with_null
 from rowkind.service.python.function import PythonFunction
 
 FUNCTION = "function"
-"""The part of a call that says which function of the job it is of."""
+"""The part of a call node that holds the called function of the job."""
 
 ROWS = "rows"
-"""The part of a call of a table function whose rows are taken apart."""
+"""The part that marks a call of a table function whose rows are expanded."""
 
 
 def function_of(node: exp.Expr) -> PythonFunction | None:
-    """The function of the job's that a node calls."""
+    """Return the job's function that a node calls."""
     found = node.args.get(FUNCTION)
     return found if isinstance(found, PythonFunction) else None
 
 
 def functions_in(*nodes: exp.Expr) -> Iterator[PythonFunction]:
-    """The functions of the job's that are called in expressions, each once."""
+    """Yield the job's functions that expressions call, each once."""
     calls = (function_of(each) for node in nodes for each in node.find_all(exp.Anonymous))
     yield from dict.fromkeys(each for each in calls if each is not None)
 
 
 def call(compiler: Compiler, node: exp.Anonymous, function: PythonFunction) -> Typed:
-    """A call of one. Raises Refusal."""
+    """Compile a call of one of the job's functions. Raises Refusal."""
     if function.kind == "table" and not node.args.get(ROWS):
         raise Refusal(
-            f"{function.name} is a table function, which gives rows: write FROM …, LATERAL {function.name}(…) AS t",
+            f"{function.name} is a table function, which returns rows: write FROM …, LATERAL {function.name}(…) AS t",
             node,
         )
     if function.kind == "aggregate":
-        raise Refusal(f"{function.name} is an aggregate function, which stands in SELECT or HAVING", node)
+        raise Refusal(f"{function.name} is an aggregate function, which is allowed only in SELECT or HAVING", node)
     _check_count(node, function, len(node.expressions))
     values = [
         _argument(function, compiler.value(part), to, part)
@@ -54,7 +54,7 @@ def call(compiler: Compiler, node: exp.Anonymous, function: PythonFunction) -> T
 def with_types(
     node: exp.Expr, function: PythonFunction, arguments: Sequence[exp.Expr], given: Sequence[Type]
 ) -> tuple[exp.Expr, ...]:
-    """The arguments of an aggregate function in the types that it takes. Raises Refusal."""
+    """Return the arguments of an aggregate function in the types that it takes. Raises Refusal."""
     _check_count(node, function, len(arguments))
     typed = []
     for argument, type_, wanted in zip(arguments, given, function.arguments, strict=True):
@@ -71,7 +71,7 @@ def with_types(
 def _check_count(node: exp.Expr, function: PythonFunction, count: int) -> None:
     if count != len(function.arguments):
         takes = ", ".join(each.sql for each in function.arguments)
-        raise Refusal(f"{function.name} takes ({takes}), and this is {count} of them", node)
+        raise Refusal(f"{function.name} takes ({takes}), but the number of arguments is {count}", node)
 
 
 def _argument(function: PythonFunction, value: Typed, to: Type, at: exp.Expr) -> Typed:
@@ -88,5 +88,5 @@ def _argument(function: PythonFunction, value: Typed, to: Type, at: exp.Expr) ->
 
 
 def _same(given: Type, wanted: Type) -> bool:
-    """Whether values are of one type, but for where NULL may be."""
+    """Return whether two types are the same apart from where NULL is allowed."""
     return given.kind == wanted.kind and given.sql == wanted.sql

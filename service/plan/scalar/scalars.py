@@ -1,7 +1,7 @@
-"""Scalar expressions: typed as Spark SQL types them, and written in DuckDB SQL so that they mean the same there.
+"""Compiles scalar expressions: typed as in Spark SQL, and written in DuckDB SQL with the same meaning.
 
-Only what is known to mean the same is let through. Columns are already resolved: an `exp.Column` without a table, named
-as in the plan (`resolved`).
+Only expressions known to have the same meaning are accepted. Columns are already resolved: a column is an `exp.Column`
+without a table, named as in the plan (`resolved`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _RULES = {
 
 
 def compile_scalar(node: exp.Expr, columns: Columns) -> Expression:
-    """A scalar expression over `columns`. Raises Refusal."""
+    """Compile a scalar expression over `columns`. Raises Refusal."""
     node = node.unnest()
     if isinstance(node, exp.Column):
         name, type_ = columns[node.name]
@@ -51,13 +51,13 @@ def compile_scalar(node: exp.Expr, columns: Columns) -> Expression:
 
 
 def type_of(node: exp.Expr, columns: Columns) -> Type:
-    """The type of a scalar expression over `columns`. Raises Refusal."""
+    """Return the type of a scalar expression over `columns`. Raises Refusal."""
     node = node.unnest()
     return columns[node.name][1] if isinstance(node, exp.Column) else Compiler(columns, _RULES).value(node).type
 
 
 def compile_cast(node: exp.Expr, columns: Columns, to: Type) -> Expression:
-    """The same, cast to a type it converts to."""
+    """Compile a scalar expression and cast it to a type that its own type converts to. Raises Refusal."""
     plain = compile_scalar(node, columns)
     if plain.type.required == to.required:
         return plain
@@ -72,7 +72,7 @@ def compile_cast(node: exp.Expr, columns: Columns, to: Type) -> Expression:
 
 
 def compile_condition(conjuncts: Sequence[exp.Expr], columns: Columns) -> Expression | None:
-    """All conjuncts as one condition, None for none. Raises Refusal where one is no condition."""
+    """Compile all conjuncts as one condition; None if there are none. Raises Refusal if one is not a condition."""
     if not conjuncts:
         return None
     compiler = Compiler(columns, _RULES)
@@ -89,7 +89,7 @@ def compile_condition(conjuncts: Sequence[exp.Expr], columns: Columns) -> Expres
 
 
 def resolved(name: str, like: exp.Expr | None = None) -> exp.Column:
-    """A column of the plan by its name, at the place in the SQL where `like` stands."""
+    """Return a column of the plan by its name, with the position of `like` in the SQL."""
     identifier = exp.Identifier(this=name, quoted=True)
     if like is not None:
         metas = [each.meta for each in like.walk() if "start" in each.meta]
@@ -101,7 +101,7 @@ def resolved(name: str, like: exp.Expr | None = None) -> exp.Column:
 
 
 def show(node: exp.Expr) -> str:
-    """An expression in Spark SQL as a user would write it."""
+    """Return an expression in Spark SQL as a user would write it."""
 
     def plain(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.Column):

@@ -1,4 +1,4 @@
-"""Units of time."""
+"""Lengths of the units of time."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ LONGEST: Mapping[str, int] = {
     "QUARTER": 92 * DAY,
     **dict.fromkeys(("YEAR", "YYYY", "YY"), 366 * DAY),
 }
-"""The longest that a unit of DATE_TRUNC can be, in microseconds."""
+"""The longest that each unit of DATE_TRUNC can be, in microseconds."""

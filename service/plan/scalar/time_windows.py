@@ -1,18 +1,19 @@
-"""Where windows of time begin and end, as functions that no user writes: `service.plan.sql.time_windows` does.
+"""Functions for the bounds of time windows; `service.plan.sql.time_windows` creates them, and users cannot write them.
 
-    WINDOW_START(t, size[, offset])             the beginning of the tumbling window that t is in
-    HOP_STARTS(t, slide, size[, offset])        those of all hopping windows that t is in, the earliest first
-    HOP_STARTS_BY(begin, length, size)          those of windows of pieces so long, one of which begins then
-    CUMULATE_ENDS(t, step, size[, offset])      the ends of all cumulating windows that t is in, the earliest first
+    WINDOW_START(t, size[, offset])             the start of the tumbling window that contains t
+    HOP_STARTS(t, slide, size[, offset])        the starts of all hopping windows that contain t, in ascending order
+    HOP_STARTS_BY(begin, length, size)          the starts of the windows with a part of this length at begin
+    CUMULATE_ENDS(t, step, size[, offset])      the ends of all cumulating windows that contain t, in ascending order
     WINDOW_END(start, size)                     start + size
     WINDOW_TIME(end, by)                        end - by, the last time in the window
-    LATER(t, by)                                t + by, or the last time that there is
-    SESSION_TIME(t, gap)                        t, an error where a session cannot end after it
+    LATER(t, by)                                t + by, limited to the range of timestamps
+    SESSION_TIME(t, gap)                        t; an error if a session cannot end after it
 
-A time whose windows do not lie within the times that there are is an error of its row.
+If the windows of a time exceed the range of timestamps, its row fails.
 
-Windows begin at the epoch plus the offset plus a whole number of sizes, slides or steps, also before the epoch, as in
-Spark and in Flink. A time is a TIMESTAMP or a TIMESTAMP_NTZ and so are its windows; a DATE stands for its midnight.
+Windows begin at the epoch plus the offset plus a whole number of sizes, slides or steps, even before the epoch, as in
+Spark and Flink. A time is a TIMESTAMP or a TIMESTAMP_NTZ, and so are the bounds of its windows; a DATE stands for its
+midnight.
 """
 
 from __future__ import annotations
@@ -31,94 +32,94 @@ from rowkind.service.plan.scalar.typed import Typed, nullable
 from rowkind.service.plan.scalar.types import LOCAL, TIMESTAMP, family
 
 DAY = 86_400_000_000
-"""Microseconds of a day: there are no others, as times are UTC or without a zone."""
+"""Microseconds of a day. Every day has the same length, since times are in UTC or without a time zone."""
 
 
 class WindowStart(exp.Expression, exp.Func):
-    """The beginning of the tumbling window of a time."""
+    """The start of the tumbling window that contains a time."""
 
-    arg_types = {"this": True, "size": True, "offset": False}  # noqa: RUF012 -- as sqlglot has it
+    arg_types = {"this": True, "size": True, "offset": False}  # noqa: RUF012 -- sqlglot's convention
 
 
 class PaneStart(WindowStart):
-    """The beginning of a pane, a piece of time out of which windows of length `windows` are put together."""
+    """The start of a pane: a piece of time, several of which make up a window of length `windows`."""
 
     arg_types = {"this": True, "size": True, "offset": False, "windows": True}  # noqa: RUF012 -- as above
 
 
 class WindowStarts(exp.Expression, exp.Func):
-    """The beginnings of the hopping windows of a time."""
+    """The starts of the hopping windows that contain a time."""
 
     _sql_names = ["HOP_STARTS"]  # noqa: RUF012 -- as above
     arg_types = {"this": True, "slide": True, "size": True, "offset": False}  # noqa: RUF012 -- as above
 
 
 class WindowStartsBy(WindowStarts):
-    """The beginnings of the windows that are put together from pieces of a length, of which one begins at a time."""
+    """The starts of the windows that consist of parts of one length, one of which begins at a time."""
 
     _sql_names = ["HOP_STARTS_BY"]  # noqa: RUF012 -- as above
     arg_types = {"this": True, "slide": True, "size": True}  # noqa: RUF012 -- as above
 
 
 class WindowEnds(exp.Expression, exp.Func):
-    """The ends of the cumulating windows of a time."""
+    """The ends of the cumulating windows that contain a time."""
 
     _sql_names = ["CUMULATE_ENDS"]  # noqa: RUF012 -- as above
     arg_types = {"this": True, "step": True, "size": True, "offset": False}  # noqa: RUF012 -- as above
 
 
 class WindowEnd(exp.Expression, exp.Func):
-    """A time a size later."""
+    """The end of a window: its start plus its size."""
 
     arg_types = {"this": True, "size": True}  # noqa: RUF012 -- as above
 
 
 class WindowTime(exp.Expression, exp.Func):
-    """A time a little earlier."""
+    """The last time in a window: its end minus a small amount."""
 
     arg_types = {"this": True, "by": True}  # noqa: RUF012 -- as above
 
 
 class Later(exp.Expression, exp.Func):
-    """A time so much later, or earlier; where there is none, the last one, or the first one."""
+    """A time moved later or earlier; limited to the first and the last timestamp."""
 
     arg_types = {"this": True, "by": True}  # noqa: RUF012 -- as above
 
 
 class SessionTime(exp.Expression, exp.Func):
-    """A time so far from the first and the last one that there are."""
+    """A time that must be farther than a session's gap from the first and the last timestamp."""
 
     arg_types = {"this": True, "gap": True}  # noqa: RUF012 -- as above
 
 
 PANE = "#pane"
-"""What a column is called in which a window begins that others are put together from; no query can say so."""
+"""The name of a column with the start of a pane. No query can use this name."""
 
 PANES = "#panes"
-"""What one is called in which several panes begin that follow each other."""
+"""The name of a column with the start of a run of consecutive panes."""
 
 NODES = (WindowStart, PaneStart, WindowStarts, WindowStartsBy, WindowEnds, WindowEnd, WindowTime, Later)
-"""None of them fails but for times near the first and the last one."""
+"""None of these fails, except for times near the first or the last timestamp."""
 
 _UNITS = (("DAY", DAY), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000), ("MILLISECOND", 1_000))
 
 
 def interval(micros: int) -> exp.Interval:
-    """Microseconds as an INTERVAL, in the largest unit of which it is a whole number."""
+    """Return microseconds as an INTERVAL in the largest unit that divides them."""
     unit, length = next((each for each in _UNITS if micros % each[1] == 0), ("MICROSECOND", 1))
     return exp.Interval(this=exp.Literal.string(str(micros // length)), unit=exp.var(unit))
 
 
 def micros(node: exp.Expr) -> int:
-    """An INTERVAL in microseconds. Raises Refusal for months, which are not all of one length."""
+    """Return an INTERVAL in microseconds. Raises Refusal for months, which vary in length."""
     months, days, rest = amount(node)
     if months:
-        raise Refusal("a window has a length in days or less: months are not all of one length", node)
+        raise Refusal("the length of a window must be in days or shorter units, because months differ in length", node)
     return days * DAY + rest
 
 
 def of_time(compiler: Compiler, node: exp.Expr) -> tuple[str, Type]:
-    """A time as microseconds since the epoch in DuckDB SQL, and the type of its windows. Raises Refusal."""
+    """Return a time as microseconds since the epoch in DuckDB SQL, and the type of its windows. Raises Refusal."""
     return _in_micros(compiler.compile(node), node)
 
 
@@ -135,22 +136,22 @@ def _in_micros(value: Typed, node: exp.Expr) -> tuple[str, Type]:
         case _:
             advice = "write TIMESTAMP_MILLIS or TIMESTAMP_SECONDS for a number since the epoch"
     raise Refusal(
-        f"windows are of a TIMESTAMP, a TIMESTAMP_NTZ or a DATE, but this is {value.type.sql}: {advice}", node
+        f"a window needs a TIMESTAMP, a TIMESTAMP_NTZ or a DATE, but this is {value.type.sql}: {advice}", node
     )
 
 
 def _floor(time: str, width: int, offset: int) -> str:
-    """The greatest offset + n * width, n whole, that is not above a number of microseconds."""
+    """Return SQL for the greatest offset + n * width, with a whole n, that is not above a number of microseconds."""
     return f"({time} - ((({time} - {offset}) % {width} + {width}) % {width}))"
 
 
 def _within(time: str, size: int, *, both: bool = False) -> str:
-    """The time, which fails where it is too late, or on `both` sides also too early, to be moved so far and no less.
+    """Return the time as SQL that fails if the time is too late to be moved by `size`, or with `both` also too early.
 
-    Otherwise the end of a window would be an error where the query reads it, and nothing where it does not.
+    Without this check, a window end outside the range would be an error only in queries that read the end.
     """
     found = f"(({time} + {size + 1}) - {size + 1})"
-    # Numbers begin before the times that can be computed with do.
+    # The smallest BIGINT is below the first timestamp that can be computed with.
     less = size + FIRST_MOMENT + 2**63
     return f"(({found} - {less}) + {less})" if both else found
 
@@ -161,7 +162,7 @@ def _offset(node: exp.Expr) -> int:
 
 
 def _moment(sql: str, type_: Type) -> Typed:
-    # A CAST to TIMESTAMPTZ asks for the time zone of every row, and takes ten times as long.
+    # A CAST to TIMESTAMPTZ looks up the time zone for every row, and takes ten times as long.
     make = "make_timestamptz" if family(type_) == "timestamp" else "make_timestamp"
     return Typed(f"{make}({sql})", type_)
 
@@ -205,7 +206,7 @@ def _starts(compiler: Compiler, node: WindowStarts) -> Typed:
     time, type_ = of_time(compiler, node.this)
     slide, size = micros(node.args["slide"]), micros(node.args["size"])
     last = _within(_floor(time, slide, _offset(node)), size)
-    # As many slides before the last beginning as leave the time in the window.
+    # The first start is as many slides before the last one as possible while its window still contains the time.
     first = f"({last} - (({size} - 1 - ({time} - {last})) // {slide}) * {slide})"
     return _several(first, f"{last} + 1", slide, type_)
 
@@ -224,7 +225,7 @@ def _ends(compiler: Compiler, node: WindowEnds) -> Typed:
 
 
 def _several(first: str, before: str, step: int, type_: Type) -> Typed:
-    # Whole numbers, which `evaluate` takes for times: DuckDB counts them up more than ten times as fast.
+    # The elements are integers, which `evaluate` reads as times: DuckDB generates them more than ten times as fast.
     return Typed(f"range({first}, {before}, {step})", Type("array", items=type_.required, nullable=type_.nullable))
 
 

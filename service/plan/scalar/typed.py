@@ -1,4 +1,4 @@
-"""A value on its way from Spark SQL to DuckDB: the SQL written so far, and the type of what it gives."""
+"""A value on its way from Spark SQL to DuckDB SQL: the SQL so far, and the type of its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from rowkind.service.plan.scalar.types import NULL, STRING, canonical, common, c
 
 @dataclass(frozen=True)
 class Typed:
-    """DuckDB SQL and the type of its value. `literal` is what stands in the query where it is a text or a number."""
+    """DuckDB SQL and the type of its value.
+
+    `literal` is the content of a text or number literal of the query, else None.
+    """
 
     sql: str
     type: Type
@@ -23,11 +26,13 @@ class Typed:
 
 
 def opened(value: Typed) -> Typed:
-    """An array, map or struct in the type in which its insides are computed with. Raises Refusal."""
+    """Return an array, map or struct in the type that expressions compute with inside of it. Raises Refusal."""
     if not is_nested(value.type):
         return value
     if not computable(value.type):
-        raise Refusal(f"a {value.type.sql} holds what can be selected as it is, but not be computed with")
+        raise Refusal(
+            f"type {value.type.sql} contains a type whose values can only be selected unchanged, not computed with"
+        )
     sql = value.sql
     if any(inner.logical == "local-timestamp-millis" for inner in value.type.walk()):
         sql = f"CAST({sql} AS {types.duckdb(canonical(value.type))})"
@@ -35,7 +40,7 @@ def opened(value: Typed) -> Typed:
 
 
 def converted(value: Typed, to: Type) -> Typed:
-    """A value in a type that can hold it; the caller knows that it can."""
+    """Convert a value to a type that can hold it; the caller makes sure that it can."""
     if value.type.required == to.required:
         return value
     value = opened(value)
@@ -45,36 +50,39 @@ def converted(value: Typed, to: Type) -> Typed:
 
 
 def constant(node: exp.Expr | None, text: str, to: Type) -> str:
-    """A text written out in the query as a value of another type. Raises Refusal if it is none."""
+    """Return a text literal of the query as a value of another type. Raises Refusal if the text is no such value."""
     sql = casts.constant(text, to)
     if sql is None:
-        raise Refusal(f"{text!r} is no {to.sql}", node)
+        raise Refusal(f"{text!r} is not a value of type {to.sql}", node)
     return sql
 
 
 def nullable(type_: Type, *values: Typed) -> Type:
-    """The type of an operation that is NULL where one of the values is."""
+    """Return the type of an operation that is NULL if one of the values is NULL."""
     return with_null(type_, any(value.type.nullable for value in values))
 
 
 def quoted(name: str) -> str:
-    """A name of a column in DuckDB SQL."""
+    """Return a column name in DuckDB SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def text_literal(value: str) -> str:
-    """A text in DuckDB SQL."""
+    """Return a text literal in DuckDB SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def unite(values: Sequence[Typed], at: exp.Expr | None = None) -> tuple[list[Typed], Type]:
-    """All values in their common type, and the type, not null. A text written out adapts to dates and times."""
+    """Return all values in their common type, and that type, not null.
+
+    A text literal is read as a value of the others' type. Raises Refusal if there is no common type.
+    """
     firm = [value for value in values if value.literal is None or family(value.type) != "string"] or values
     type_ = firm[0].type.required if family(firm[0].type) != "null" else NULL
     for value in firm[1:]:
         found = common(type_, value.type)
         if found is None:
-            raise Refusal(f"{type_.sql} and {value.type.sql} do not go together here: write a CAST on one of them", at)
+            raise Refusal(f"{type_.sql} and {value.type.sql} cannot be combined here: write a CAST on one of them", at)
         type_ = found
     if family(type_) == "null" and len(firm) < len(values):
         type_ = STRING

@@ -1,8 +1,8 @@
-"""SQL types in expressions: families, what Spark SQL makes of two types, and how each is written in DuckDB.
+"""SQL types in expressions: their families, the common type of two types in Spark SQL, and their names in DuckDB.
 
-Expressions know fewer types than columns do. A column of any type may be handed on; to compute with it, or to compare
-it, it must be of a `family`. Arrays, maps and structs are of none: functions take them apart and make new ones, whose
-insides may always be NULL. The rules are Spark SQL's with ANSI mode on, its default.
+Expressions know fewer types than columns do. A column of any type can be selected; to compute with it or to compare it,
+it must belong to a `family`. Arrays, maps and structs belong to no family: functions take them apart and create new
+ones, whose inner values may always be NULL. The rules are Spark SQL's in ANSI mode, its default.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _MOST_DIGITS = 38
 
 
 def decimal(precision: int, scale: int) -> Type | None:
-    """DECIMAL(precision,scale) NOT NULL, None where it has more digits than can be computed with."""
+    """Return DECIMAL(precision,scale) NOT NULL; None if it has more digits than can be computed with."""
     return Type.of(f"DECIMAL({precision},{scale}) NOT NULL") if precision <= _MOST_DIGITS else None
 
 
 def family(type_: Type) -> Family | None:
-    """The family of a type, None for a type that can only be handed on."""
+    """Return the family of a type; None for a type that can only be passed on."""
     if type_.logical == "decimal":
         return "decimal" if type_.precision <= _MOST_DIGITS else None
     if type_.logical in ("timestamp-nanos", "local-timestamp-nanos", "duration"):
@@ -64,19 +64,22 @@ def family(type_: Type) -> Family | None:
 
 
 def is_nested(type_: Type) -> bool:
-    """Whether it is an array, a map or a struct."""
+    """Return whether a type is an array, a map or a struct."""
     return type_.kind in ("array", "map", "record")
 
 
 def computable(type_: Type) -> bool:
-    """Whether values of it can be computed with, or taken apart down to such values."""
+    """Return whether values of a type can be computed with, or taken apart down to such values."""
     if type_.kind == "record":
         return all(computable(field.type) for field in type_.fields)
     return computable(type_.element) if is_nested(type_) else family(type_) is not None
 
 
 def canonical(type_: Type) -> Type:
-    """The type that a computed value has where it comes from a column of `type_`: millis become micros, enums text."""
+    """Return the type of a computed value that comes from a column of `type_`.
+
+    For example, milliseconds become microseconds, and enums become text.
+    """
     if type_.kind == "record":
         plain = struct_of((field.name, canonical(field.type)) for field in type_.fields)
     elif type_.kind == "map":
@@ -91,28 +94,28 @@ def canonical(type_: Type) -> Type:
 
 
 def array_of(element: Type) -> Type:
-    """ARRAY NOT NULL of an element that may be NULL."""
+    """Return ARRAY NOT NULL of an element that may be NULL."""
     return Type("array", items=with_null(element, nullable=True))
 
 
 def map_of(value: Type) -> Type:
-    """MAP NOT NULL from text to a value that may be NULL."""
+    """Return MAP NOT NULL from text to a value that may be NULL."""
     return Type("map", items=with_null(value, nullable=True))
 
 
 def struct_of(fields: Iterable[tuple[str, Type]]) -> Type:
-    """STRUCT NOT NULL of fields that may be NULL."""
+    """Return STRUCT NOT NULL of fields that may be NULL."""
     found = (Field(name, with_null(type_, nullable=True), "null") for name, type_ in fields)
     return Type("record", name="Struct", fields=tuple(found))
 
 
 def with_null(type_: Type, nullable: bool) -> Type:
-    """The type with or without NULL."""
+    """Return the type with or without NULL."""
     return type_.as_nullable() if nullable else type_.required
 
 
 def duckdb(type_: Type) -> str:
-    """The name of a type in DuckDB."""
+    """Return the name of a type in DuckDB."""
     match type_.kind:
         case "array":
             return f"{duckdb(type_.element)}[]"
@@ -125,21 +128,22 @@ def duckdb(type_: Type) -> str:
 
 
 def failure(text: str, name: str) -> str:
-    """DuckDB SQL of a DuckDB type that stops the query, with a text that is DuckDB SQL too."""
+    """Return DuckDB SQL of a DuckDB type that stops the query with a message; `text` is DuckDB SQL, too."""
     return f"CAST(spark_fails({text}) AS {name})"
 
 
 def as_decimal(type_: Type) -> Type | None:
-    """The decimal that holds every value of an integer or decimal type."""
+    """Return the decimal type that holds every value of an integer or decimal type; None for other types."""
     if type_.logical == "decimal":
         return replace(canonical(type_), nullable=False)
     return {"INT": decimal(10, 0), "BIGINT": decimal(20, 0)}.get(type_.sql)
 
 
 def common(left: Type, right: Type) -> Type | None:
-    """The type in which Spark SQL compares or unites values of two types, not null; None where it will not.
+    """Return the type, not null, in which Spark SQL compares or unites values of two types; None if it does not.
 
-    Where Spark would parse text at run time, and fail on some row, there is no common type here: a CAST says so openly.
+    If Spark would parse text at run time and so could fail on a row, there is no common type here: the query must use
+    CAST.
     """
     families = {family(left), family(right)}
     if "null" in families:
@@ -168,13 +172,13 @@ _COMMON: Mapping[frozenset[Family | None], Type] = {
 
 def _common_decimal(left: Type, right: Type) -> Type | None:
     a, b = as_decimal(left), as_decimal(right)
-    assert a is not None and b is not None, "integers and decimals have a decimal"  # noqa: PT018 -- one fact
+    assert a is not None and b is not None, "integers and decimals can be converted to a decimal"  # noqa: PT018 -- one fact
     scale = max(a.scale, b.scale)
     return decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
 
 
 def _common_nested(left: Type, right: Type) -> Type | None:
-    """Structs have one if their fields have the same names."""
+    """Return the common type of arrays, maps or structs. Structs have one if their fields have the same names."""
     if left.kind != right.kind or not (is_nested(left) and is_nested(right)):
         return None
     if left.kind == "record":

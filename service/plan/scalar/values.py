@@ -1,4 +1,4 @@
-"""Scalar values: literals, CASE and its kin, and casts."""
+"""Compiles scalar values: literals, CASE and similar expressions, and casts."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _NARROW = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT"}
 
 
 class Constants(exp.Expression, exp.Func):
-    """An array of whole numbers; no user writes it."""
+    """An array of whole numbers; only the planner creates it."""
 
-    arg_types = {"expressions": True}  # noqa: RUF012 -- as sqlglot has it
+    arg_types = {"expressions": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 class OrEmpty(exp.Expression, exp.Func):
-    """An array, or one without elements in the place of NULL; no user writes it."""
+    """An array, or an empty array in place of NULL; only the planner creates it."""
 
-    arg_types = {"this": True}  # noqa: RUF012 -- as sqlglot has it
+    arg_types = {"this": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 def _or_empty(compiler: Compiler, node: OrEmpty) -> Typed:
@@ -50,9 +50,9 @@ def _literal(_: Compiler, node: exp.Literal) -> Typed:
     try:
         type_ = number_type(text)
     except ValueError:
-        raise Refusal(f"the number {text} is not understood", node) from None
+        raise Refusal(f"the number {text} cannot be parsed", node) from None
     if type_ is None:
-        raise Refusal("a number of more than 38 digits cannot be computed with", node)
+        raise Refusal("numbers of more than 38 digits are not supported in expressions", node)
     return Typed(f"CAST({text} AS {types.duckdb(type_)})", type_, text)
 
 
@@ -111,8 +111,8 @@ def _branches(
 
 
 _TYPES = (
-    "a value becomes BOOLEAN, a number, DECIMAL(p,s) of up to 38 digits, STRING, BINARY, DATE, TIMESTAMP, or an ARRAY, "
-    "MAP or STRUCT of these"
+    "the target must be BOOLEAN, a number, DECIMAL(p,s) of up to 38 digits, STRING, BINARY, DATE, TIMESTAMP, or "
+    "an ARRAY, MAP or STRUCT of these"
 )
 
 
@@ -121,14 +121,16 @@ def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
     spelled = sql_text(node.to)
     strict = not isinstance(node, exp.TryCast)
     if node.to.is_type(exp.DType.TIME):
-        # sqlglot would take it for a TIMESTAMP.
-        raise Refusal("CAST to TIME is not supported: write CAST(… AS STRING), and compare texts", node)
+        # sqlglot would read TIME as a TIMESTAMP.
+        raise Refusal("CAST to TIME is not supported: write CAST(… AS STRING), and compare the text", node)
     try:
         to = Type.of(f"{spelled} NOT NULL")
     except SchemaError:
         raise Refusal(f"CAST to {spelled} is not supported: {_TYPES}", node) from None
     if types.is_nested(to) and any(narrow in spelled for narrow in _NARROW):
-        raise Refusal(f"CAST to {spelled} is not supported: there are no integers narrower than INT inside of it", node)
+        raise Refusal(
+            f"CAST to {spelled} is not supported: TINYINT and SMALLINT cannot be nested in another type; use INT", node
+        )
     if not types.computable(to):
         raise Refusal(f"CAST to {to.sql} is not supported: {_TYPES}", node)
     to = types.canonical(to) if types.is_nested(to) else to
@@ -137,7 +139,7 @@ def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
     except Refusal as refusal:
         raise Refusal(refusal.text, node.this) from None
     if spelled in _NARROW:
-        # There are no narrower integers here, but what does not fit must fail all the same.
+        # There are no narrower integers here, but a value that does not fit must still fail.
         word = "CAST" if strict else "TRY_CAST"
         return Typed(f"CAST({word}({found.sql} AS {spelled}) AS INTEGER)", found.type)
     return found

@@ -1,4 +1,4 @@
-"""How far the clocks of a time zone are ahead of UTC, at most and at least."""
+"""The smallest and the largest UTC offset of a time zone."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from rowkind.avro.timestamp_text import zone_of
 
 _DAY = timedelta(days=1)
 _FIRST, _LAST = datetime(1840, 1, 1, tzinfo=UTC), datetime(2060, 1, 1, tzinfo=UTC)
-"""Before any zone was more than the time of a place, and long after the last rule that is not for ever."""
+"""The period that is searched: from before any zone had a time other than that of a place, until long after the last
+rule that has an end."""
 
 
 @lru_cache(maxsize=64)
 def offsets(name: str) -> tuple[int, int] | None:
-    """The least and the largest offset that a zone has ever had, in microseconds; None for what is no zone.
+    """Return the least and the largest UTC offset that a zone has ever had, in microseconds; None if it does not exist.
 
-    Looked up day by day: no offset was in force for less.
+    The offsets are looked up day by day: no offset was in force for less than a day.
     """
     try:
         zone = zone_of(name)

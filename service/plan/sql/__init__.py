@@ -1,1 +1,1 @@
-"""The front end: SQL text to the first logical plan, clause by clause."""
+"""The front end: builds the first logical plan from SQL text, clause by clause."""

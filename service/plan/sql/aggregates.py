@@ -1,7 +1,7 @@
-"""Aggregate functions: what a call asks of the operator, and the type of its result.
+"""Translates calls of aggregate functions into the operator's terms, and determines the type of their results.
 
-Which there are is in `service.plan.sql.aggregate_table`. Types are those of Spark SQL. ANY_VALUE takes no NULL while
-there is another value; Spark may take one.
+The functions are listed in `service.plan.sql.aggregate_table`. Types are those of Spark SQL. ANY_VALUE does not return
+NULL if there is another value; Spark may.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ _NAMED: Mapping[type[exp.Expr], str] = {
     exp.Any: "ANY",
 }
 _BEHIND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
-"""What stands behind a call and belongs to it."""
+"""Clauses that follow a call and belong to it."""
 
 
 @dataclass(frozen=True)
 class ParsedCall:
     """A call of an aggregate function, in the operator's terms.
 
-    `arguments` is empty for COUNT(*); it is more than one expression for COUNT(DISTINCT a, b), for a value and what it
-    is by, and for y and x. A row counts where `filter` is true. `order` is that of the values that are gathered, and
-    `constants` what else they need: the separator of LISTAGG, the numbers of a percentile. `plain` says that the result
-    has the argument's type where it need not, `several` that it is an array, `tries` that a result which does not fit
-    its type is NULL.
+    - `arguments`: empty for COUNT(*). There are several for COUNT(DISTINCT a, b), for a value with the value it is
+      ordered by, and for y and x.
+    - `filter`: only rows for which it is true count.
+    - `order`: the order of the values that are gathered.
+    - `constants`: other parameters of the function: the separator of LISTAGG, the fractions of a percentile.
+    - `plain`: the result has the argument's type where it could have another one.
+    - `several`: the result is an array.
+    - `tries`: a result that does not fit its type is NULL.
     """
 
     function: AggregateFunction | PythonFunction
@@ -74,14 +77,17 @@ class _WrittenCall:
 
 
 def bare(node: exp.Expr) -> exp.Expr:
-    """A call without what stands behind it and belongs to it."""
+    """Return a call without the clauses that follow it and belong to it."""
     while isinstance(node, _BEHIND):
         node = node.this
     return node
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node is a call of an aggregate function, whether supported or not; FILTER (WHERE …) belongs to it."""
+    """Return whether a node is a call of an aggregate function, supported or not.
+
+    FILTER (WHERE …) belongs to the call.
+    """
     if isinstance(node, _BEHIND):
         return is_aggregate(node.this)
     if (function := function_of(node)) is not None:
@@ -92,25 +98,25 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def is_known(node: exp.Expr) -> bool:
-    """Whether a node is a call of an aggregate function that there is, of SQL or of the job."""
+    """Return whether a node is a call of a supported aggregate function, of SQL or of the job."""
     return is_aggregate(node) and (function_of(node) is not None or _name(node) in AGGREGATES)
 
 
 def no_aggregate(node: exp.Expr) -> Refusal:
-    """The refusal of an aggregate function that there is not, or that cannot take a row back."""
+    """Return the refusal of an aggregate function that does not exist or cannot retract a row."""
     reason = REFUSED_AGGREGATES.get(_name(node))
     return Refusal(f"the aggregate function {_name(node)} is not supported{f': {reason}' if reason else ''}", node)
 
 
 def is_window_function(node: exp.Expr) -> bool:
-    """Whether a node is what OVER stands behind."""
+    """Return whether a node is the function before OVER."""
     while isinstance(node.parent, _BEHIND) and node.arg_key == "this":
         node = node.parent
     return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
 def aggregate_call(node: exp.Expr) -> ParsedCall:
-    """What a node for which `is_aggregate` holds asks for. Raises Refusal."""
+    """Return the call that a node stands for; `is_aggregate` must be true for the node. Raises Refusal."""
     match node:
         case exp.Filter():
             inner = aggregate_call(node.this)
@@ -118,7 +124,9 @@ def aggregate_call(node: exp.Expr) -> ParsedCall:
         case exp.IgnoreNulls() if not isinstance(node.this, exp.AnyValue):
             inner = aggregate_call(node.this)
             if inner.function not in ARRIVALS:
-                raise Refusal("IGNORE NULLS stands behind FIRST and LAST; others leave NULLs out anyway", node)
+                raise Refusal(
+                    "IGNORE NULLS is only for FIRST and LAST; other aggregate functions ignore NULLs anyway", node
+                )
             return replace(inner, filter=_both(_is_there(inner.arguments[0]), inner.filter))
         case exp.IgnoreNulls() | exp.RespectNulls():
             return aggregate_call(node.this)
@@ -126,7 +134,10 @@ def aggregate_call(node: exp.Expr) -> ParsedCall:
             return _call(node.this, tuple(node.expression.expressions))
     if (own := function_of(node)) is not None:
         if node.find(exp.Distinct):
-            raise Refusal(f"{own.name} is given each row: aggregate the rows of a SELECT DISTINCT", node)
+            raise Refusal(
+                f"DISTINCT is not supported in {own.name}, which reads every row: aggregate over a SELECT DISTINCT",
+                node,
+            )
         return ParsedCall(own, tuple(node.expressions))
     return _call(node, ())
 
@@ -146,19 +157,19 @@ def _call(node: exp.Expr, within: tuple[exp.Ordered, ...]) -> ParsedCall:
     if function in ARRIVALS:
         return _arrived(call)
     if function in EXTREMES or function in ("bool_and", "bool_or", "bit_and", "bit_or"):
-        # Only sums and counts change where equal values are counted once.
+        # DISTINCT changes only sums and counts.
         return ParsedCall(function, arguments)
     two = len(arguments) > 1
     if distinct and two:
         columns = "" if function == "avg" else " of two columns"
-        raise Refusal(f"{call.name}(DISTINCT …){columns} is not supported: take it over a SELECT DISTINCT", node)
+        raise Refusal(f"{call.name}(DISTINCT …){columns} is not supported: aggregate over a SELECT DISTINCT", node)
     if function == "avg" and two:
         return ParsedCall("avg", (arguments[1 if call.name == "REGR_AVGX" else 0],), filter=_all_there(arguments))
     return ParsedCall(function, arguments, distinct=distinct, tries=call.name.startswith("TRY_"))
 
 
 def _counted(call: _WrittenCall) -> ParsedCall:
-    """A call that counts rows or values."""
+    """Return a call that counts rows or values."""
     if call.name == "COUNT_IF":
         return ParsedCall("count", filter=call.arguments[0])
     if call.name == "APPROX_COUNT_DISTINCT":
@@ -172,25 +183,25 @@ def _counted(call: _WrittenCall) -> ParsedCall:
 
 
 def _arrived(call: _WrittenCall) -> ParsedCall:
-    """A call of FIRST or LAST, which may say whether to ignore NULLs."""
+    """Return a call of FIRST or LAST, which may specify whether to ignore NULLs. Raises Refusal."""
     value, *ignores = call.arguments
     if ignores and not isinstance(ignores[0], exp.Boolean):
-        raise Refusal("the second argument says whether to ignore NULLs: write true or false", call.node)
+        raise Refusal("the second argument must be TRUE or FALSE: it says whether to ignore NULLs", call.node)
     return ParsedCall(call.function, (value,), filter=_is_there(value) if ignores and ignores[0].this else None)
 
 
 def _gathered(call: _WrittenCall) -> ParsedCall:
-    """A call that is made of all values of a group."""
+    """Return a call whose result is computed from all values of a group. Raises Refusal."""
     node, name, arguments, order = call.node, call.name, call.arguments, call.order
     if call.function in ("collect_list", "collect_set", "listagg"):
         return _listed_values(call)
     if name in ("PERCENTILE_CONT", "PERCENTILE_DISC") or (name == "MODE" and not arguments):
         if len(order) != 1:
-            raise Refusal(f"{name} needs WITHIN GROUP (ORDER BY …) with one expression behind it", node)
+            raise Refusal(f"{name} needs WITHIN GROUP (ORDER BY …) with one expression after it", node)
         value, arguments = order[0].this, (order[0].this, *arguments)
     else:
         if order:
-            raise Refusal(f"{name} takes no ORDER BY: the value stands in the parentheses", node)
+            raise Refusal(f"{name} cannot have ORDER BY: write the value in the parentheses", node)
         value = arguments[0]
     if name == "MODE":
         return ParsedCall("mode", (value,), order=order)
@@ -200,29 +211,33 @@ def _gathered(call: _WrittenCall) -> ParsedCall:
 
 
 def _listed_values(call: _WrittenCall) -> ParsedCall:
-    """A call whose result has all values one after the other."""
+    """Return a call whose result lists all values. Raises Refusal."""
     if call.distinct and any(each.this != call.arguments[0] for each in call.order):
-        raise Refusal(f"{call.name}(DISTINCT x) can be ordered by x only, which stands for several rows", call.node)
+        raise Refusal(
+            f"{call.name}(DISTINCT x) can be ordered only by x, because one x may come from several rows", call.node
+        )
     if call.function != "listagg":
         return ParsedCall("collect_set" if call.distinct else call.function, call.arguments, order=call.order)
     separator = call.arguments[1] if len(call.arguments) > 1 else exp.Literal.string("")
     if not separator.is_string:
-        raise Refusal("the separator must be text, written out in the query", separator)
+        raise Refusal("the separator must be a text literal", separator)
     return ParsedCall("listagg", call.arguments[:1], call.distinct, order=call.order, constants=(separator.name,))
 
 
 def _fractions(node: exp.Expr) -> tuple[tuple[str, ...], bool]:
-    """The numbers from 0 to 1 that a percentile is asked for, and whether they stand in an ARRAY."""
+    """Return the fractions from 0 to 1 of a percentile, and whether they are written as an ARRAY. Raises Refusal."""
     several = isinstance(node, exp.Array) or (isinstance(node, exp.Anonymous) and node.name.upper() == "ARRAY")
     written = node.expressions if several else [node]
     for each in written:
         if not (isinstance(each, exp.Literal) and not each.is_string and 0 <= Decimal(each.name) <= 1):
-            raise Refusal("a percentile is a number from 0 to 1, or an ARRAY of such, written out in the query", each)
+            raise Refusal(
+                "the percentile must be a literal number from 0 to 1, or a literal ARRAY of such numbers", each
+            )
     return tuple(each.name for each in written), several
 
 
 def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr | None = None) -> Type:
-    """The type of a result, by what is asked for and the types of its arguments. Raises Refusal."""
+    """Return the type of a result, given the call and the types of its arguments. Raises Refusal."""
     function = call.function
     if isinstance(function, PythonFunction):
         return function.result
@@ -234,14 +249,17 @@ def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr |
         if not result.fits(each):
             raise Refusal(f"{_called(at, function)} takes {result.takes}, but this is {each.sql}", at)
     if function in ("min_by", "max_by") and not arguments[1].orderable:
-        raise Refusal(f"a {arguments[1].sql} has no order: take a field of it, or a key", at)
+        raise Refusal(f"values of type {arguments[1].sql} have no order: use one of their fields, or a key", at)
     found = result.of(arguments[0])
     return Type("array", items=found.required, nullable=True) if call.several else found
 
 
 @dataclass(frozen=True)
 class _ResultRule:
-    """What a function takes, in words and as a test of an argument's type, and the type `of` its result by that."""
+    """The rule for the type of a function's result.
+
+    `takes` names the accepted arguments, `fits` tests the type of an argument, and `of` returns the type of the result.
+    """
 
     takes: str
     fits: Callable[[Type], bool]
@@ -272,7 +290,7 @@ _RESULTS: Mapping[str, _ResultRule] = {
     **dict.fromkeys(MOMENTS, _DOUBLE),
     "sum": _ResultRule("a number", _NUMBER, _sum),
     "avg": _ResultRule("a number", _NUMBER, _average),
-    **dict.fromkeys(BITS, _ResultRule("a whole number", _is("integer"))),
+    **dict.fromkeys(BITS, _ResultRule("an integer", _is("integer"))),
     **dict.fromkeys(("bool_and", "bool_or"), _ResultRule("a condition", _is("boolean"))),
     **dict.fromkeys(("min", "max", "any_value", "mode", "percentile_disc"), _ORDERED),
     **dict.fromkeys(("first", "last", "min_by", "max_by"), _TYPED),
@@ -297,7 +315,7 @@ def _name(node: exp.Expr) -> str:
 
 
 def _arguments(node: exp.Expr) -> tuple[tuple[exp.Expr, ...], bool, tuple[exp.Ordered, ...]]:
-    """What stands in the parentheses, whether DISTINCT stands before it, and what ORDER BY says behind it."""
+    """Return the arguments in the parentheses, whether DISTINCT precedes them, and the ORDER BY that follows them."""
     if isinstance(node, exp.Any):
         return (node.this.unnest(),), False, ()
     if isinstance(node, exp.Anonymous):
@@ -323,18 +341,20 @@ def _check_arguments(call: _WrittenCall) -> None:
         takes = {1: "one argument", 2: "two arguments"}.get(entry.fewest, "no arguments")
         raise Refusal(f"{name} takes {takes if entry.fewest == entry.most else entry.takes}", call.node)
     if any(isinstance(each, exp.Star) for each in call.arguments) and (name != "COUNT" or call.distinct or many > 1):
-        raise Refusal(f"* stands only in COUNT(*), not in {name}({'DISTINCT ' if call.distinct else ''}…)", call.node)
+        raise Refusal(
+            f"* is allowed only in COUNT(*), not in {name}({'DISTINCT ' if call.distinct else ''}…)", call.node
+        )
     if call.distinct and name == "COUNT_IF":
-        raise Refusal("COUNT_IF(DISTINCT …) counts at most one: write COUNT_IF(…)", call.node)
+        raise Refusal("COUNT_IF(DISTINCT …) is at most 1: write COUNT_IF(…)", call.node)
 
 
 def _check_order(call: _WrittenCall) -> None:
     name, function = call.name, call.function
     if call.order and function in ARRIVALS:
         by = "MIN" if (function == "first") != bool(call.order[0].args.get("desc")) else "MAX"
-        raise Refusal(f"{name} is by arrival: of an order of your own write {by}_BY(x, y)", call.node)
+        raise Refusal(f"{name} follows the order of arrival: for another order, write {by}_BY(x, y)", call.node)
     if call.order and not (function in GATHERED and function != "collect_set"):
-        raise Refusal(f"{name} takes no ORDER BY: leave it out", call.node)
+        raise Refusal(f"{name} cannot have ORDER BY: remove it", call.node)
 
 
 def _all_there(nodes: Sequence[exp.Expr]) -> exp.Expr:

@@ -1,4 +1,4 @@
-"""The first logical plan of a query. Every name is resolved here."""
+"""Builds the first logical plan of a query, and resolves every name."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ class Builder:
     _invented: set[str] = field(default_factory=set)
 
     def query(self, tree: exp.Expr) -> LogicalProject:
-        """The plan of a whole query. Raises Refusal."""
+        """Return the plan of a whole query. Raises Refusal."""
         tree, order = time_order(tree)
         built = self.select(tree, Context())
         root = with_ends(LogicalProject(built.input, built.outputs))
-        assert isinstance(root, LogicalProject), "the root stays what it is"
+        assert isinstance(root, LogicalProject), "the root is still a projection"
         root = over_a_table(root, self)
         return root if order is None else in_time_order(root, order)
 
     @property
     def ttl_hints(self) -> dict[str, TtlHint]:
-        """The STATE_TTL hints by the paths that they are for."""
+        """The STATE_TTL hints, by the paths to which they apply."""
         return by_path(self._times, self._paths, self._invented)
 
     @property
     def skew_hints(self) -> dict[str, SkewHint]:
-        """The SKEW hints by the paths that they are for."""
+        """The SKEW hints, by the paths to which they apply."""
         return by_path(self._skews, self._paths, self._invented)
 
     def select(self, tree: exp.Expr, context: Context) -> Selected:
-        """The rows and columns of a query. Raises Refusal."""
+        """Return the rows and columns of a query. Raises Refusal."""
         if context.path.count(".") > _DEEPEST:
-            raise Refusal("views and derived tables are nested too deeply; does a view use itself?", tree)
+            raise Refusal("views and derived tables are nested too deeply; does a view read itself?", tree)
         tree = query(tree)
         context = replace(context, with_=with_queries(tree, context))
         while True:
@@ -83,7 +83,7 @@ class Builder:
         return top_of_result(inner, tree, Names(context.path))
 
     def invent(self, path: str, stem: str) -> str:
-        """A path that no relation has, for a query that has no alias: `exists_1.`."""
+        """Return a path that no relation has, for a query without an alias: `exists_1.`."""
         number = 1
         while f"{path}{stem}_{number}".lower() in self._paths:
             number += 1
@@ -93,14 +93,15 @@ class Builder:
         return f"{invented}."
 
     def note(self, path: str) -> None:
-        """Remember the path of a relation, so that hints can name it."""
+        """Record the path of a relation, so that hints can name it."""
         self._paths.add(path.lower())
 
 
 def _with_domain(context: Context, refusal: Unreachable) -> Context:
-    """The place of a subquery whose rows come with the values of those columns around it that it cannot reach.
+    """Return the context of a subquery with a domain that includes the outer columns that the subquery cannot reach.
 
-    Raises the refusal if there are none around it, or none more.
+    The values of these columns are joined to the subquery's rows. If there are no such columns, or no further ones,
+    raises the refusal.
     """
     around = {} if context.around is None else columns(context.around)
     domain = tuple(name for name in around if name in {*context.domain, *refusal.columns})

@@ -1,4 +1,4 @@
-"""What the parts of the front end share: where a query stands, what names in FROM can mean, what a query becomes."""
+"""Parts shared by the front end: the context of a query, the meaning of names in FROM, and the result of a query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.plan.sql.scope import Scope, Unreachable
 
 @dataclass(frozen=True)
 class Catalog:
-    """What names in FROM can mean outside of the query: tables, made when asked for, and the parsed views."""
+    """The meanings of names in FROM outside the query: tables, created on demand, and parsed views."""
 
     tables: tuple[str, ...]
     source: Callable[[str], SourceTable]
@@ -24,9 +24,9 @@ class Catalog:
 
 @dataclass(frozen=True)
 class Named:
-    """A query in WITH: the names of its columns if they are given, and the queries in WITH that it sees itself.
+    """A query in WITH: its column names if they are given, and the queries in WITH that it can use itself.
 
-    `depth` is how many queries are around the one whose WITH it is.
+    `depth` is the number of queries around the query whose WITH it is in.
     """
 
     query: exp.Expr
@@ -37,12 +37,14 @@ class Named:
 
 @dataclass(frozen=True)
 class Context:
-    """Where a query stands.
+    """The context of a query.
 
-    `path` is what the names of its relations begin with, empty or ending with a dot. `outer` is what names mean in the
-    query around a subquery, `around` the rows there, and `domain` those of their columns whose values the subquery's
-    rows are to be joined with. `named` says that its columns need names, because somebody further up uses them, and
-    `result` that they are those of the sink.
+    - `path`: the prefix of the names of its relations, empty or ending with a dot.
+    - `outer`: the scope of the outer query, if this is a subquery.
+    - `around`: the rows of the outer query.
+    - `domain`: the columns of these rows whose values the subquery's rows are to be joined with.
+    - `named`: the query's columns need names, because an outer query or the sink uses them.
+    - `result`: the query's columns are those of the sink.
     """
 
     path: str = ""
@@ -55,26 +57,31 @@ class Context:
 
     @property
     def depth(self) -> int:
-        """How many queries are around this one."""
+        """The number of queries around this one."""
         return 0 if self.outer is None else self.outer.depth
 
     def from_(self, path: str, named: Named) -> Context:
-        """The place of a query in FROM, which sees the queries around this one, but not what stands beside it."""
+        """Return the context of a query in FROM.
+
+        Such a query can read the queries around this one, but not the other relations in FROM.
+        """
         outer = None if self.outer is None else self.outer.within(named.depth)
         return Context(path, named.with_, outer, self.around, named=not named.columns, result=False)
 
     def below(self, path: str, outer: Scope, around: LogicalNode, *, named: bool = False) -> Context:
-        """The place of a subquery that reads columns of the rows `around` it."""
+        """Return the context of a subquery that reads columns of the rows `around` it."""
         return replace(self, path=path, outer=outer, around=around, domain=(), named=named, result=False)
 
 
 @dataclass(frozen=True)
 class Selected:
-    """What a query becomes: rows, and its columns as expressions over them.
+    """The result of a query: rows, and its columns as expressions over them.
 
-    `links` are the conditions of a subquery that read columns of the query around it, the others being columns of
-    `input`. `single` says that there is at most one row (for each row of the outer query, by the links). `empty`
-    is what stands for columns of `input` that are not NULL where no row is: not None for an aggregate without GROUP BY.
+    - `links`: conditions of a subquery that read columns of the outer query; their other columns are columns of
+      `input`.
+    - `single`: there is at most one row (for each outer row, given the links).
+    - `empty`: expressions for columns of `input` that are not NULL if the row is missing. Not None for an aggregate
+      without GROUP BY.
     """
 
     input: LogicalNode
@@ -85,7 +92,7 @@ class Selected:
 
 
 class Queries(Protocol):
-    """What the parts ask of the whole: the plan of another query."""
+    """The interface of the whole front end to its parts: it plans other queries."""
 
     @property
     def catalog(self) -> Catalog:
@@ -93,40 +100,40 @@ class Queries(Protocol):
         ...
 
     def select(self, tree: exp.Expr, context: Context) -> Selected:
-        """The rows and columns of a query. Raises Refusal."""
+        """Return the rows and columns of a query. Raises Refusal."""
         ...
 
     def invent(self, path: str, stem: str) -> str:
-        """A path that no relation has, for a query that has no alias: `exists_1.`."""
+        """Return a path that no relation has, for a query without an alias: `exists_1.`."""
         ...
 
     def note(self, path: str) -> None:
-        """Remember the path of a relation, so that hints can name it."""
+        """Record the path of a relation, so that hints can name it."""
         ...
 
 
 def alias_for(queries: Queries, context: Context, stem: str) -> str:
-    """An alias that no relation of a query has, for one that was given none."""
+    """Return an alias that no relation of the query has, for a relation without an alias."""
     return queries.invent(context.path, stem).removeprefix(context.path).rstrip(".")
 
 
 @dataclass
 class Names:
-    """Names for computed columns of one SELECT, which are readable, and none of them the name of another column."""
+    """Names for the computed columns of one SELECT: readable, and unique among its columns."""
 
     path: str
     _taken: set[str] = field(default_factory=set)
 
     def reserve(self, names: list[str]) -> None:
-        """Keep names free for those who come with `claim`."""
+        """Reserve names for later calls of `claim`."""
         self._taken.update(name.lower() for name in names)
 
     def claim(self, name: str) -> str:
-        """The column called as the user calls it."""
+        """Return the column with the name that the user gave it."""
         return self.path + name
 
     def fresh(self, stem: str) -> str:
-        """A column called `stem`, with a number behind it if there is one already."""
+        """Return a column called `stem`, followed by a number if that name is taken."""
         number, name = 1, stem
         while name.lower() in self._taken:
             number += 1
@@ -136,12 +143,12 @@ class Names:
 
 
 def check_reach(links: tuple[exp.Expr, ...], known: set[str]) -> None:
-    """Refuse conditions on columns of a query that is not right around the subquery."""
+    """Refuse conditions on columns of a query that is not the immediate outer query. Raises Unreachable."""
     for link in links:
         for column in link.find_all(exp.Column):
             if column.name not in known:
                 raise Unreachable(
-                    "this column cannot be used here: a subquery of a GROUP BY query reads columns that are grouped",
+                    "this column cannot be used here: in a GROUP BY query, a subquery can read only grouped columns",
                     column,
                     {column.name},
                 )

@@ -1,4 +1,4 @@
-"""Links: what a subquery's conditions say of columns of the query around it."""
+"""Links: conditions of a subquery that read columns of the outer query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowkind.service.plan.sql.scope import Unreachable
 
 @dataclass(frozen=True)
 class Correlation:
-    """An equality between a column of the query around a subquery and an expression of the subquery's own."""
+    """An equality between a column of the outer query and an expression of the subquery."""
 
     outer: exp.Expr
     own: exp.Expr
@@ -27,19 +27,22 @@ class Correlation:
     at: exp.Expr
 
     def over(self, column: str) -> exp.Expr:
-        """The same where the subquery's expression is a column."""
+        """Return the equality with a column in place of the subquery's expression."""
         kind = exp.NullSafeEQ if self.null_safe else exp.EQ
         return kind(this=self.outer.copy(), expression=resolved(column, like=self.own))
 
 
 def beyond(links: Sequence[exp.Expr], own: AbstractSet[str]) -> Unreachable:
-    """What to raise where links cannot stay: the columns of the query around must become columns of the subquery."""
+    """Return the error for links that cannot stay: columns of the outer query must become columns of the subquery."""
     read = set[str]().union(*map(reads, links)) - own
-    return Unreachable("a subquery cannot read these columns of a query around it: write a JOIN", links[0], read)
+    return Unreachable("a subquery cannot read these columns of an outer query: write a JOIN", links[0], read)
 
 
 def equal_correlations(links: Sequence[exp.Expr], own: AbstractSet[str]) -> list[Correlation]:
-    """The links of a subquery whose rows are grouped by them, which must be equalities. Raises Unreachable."""
+    """Return the links of a subquery whose rows are grouped by them.
+
+    All of them must be equalities. Raises Unreachable.
+    """
     found = []
     for each in links:
         bare = each.unnest()
@@ -56,9 +59,9 @@ def equal_correlations(links: Sequence[exp.Expr], own: AbstractSet[str]) -> list
 def correlated_columns(
     links: Sequence[exp.Expr], node: LogicalNode, names: Names
 ) -> tuple[LogicalNode, tuple[str, ...], tuple[exp.Expr, ...]]:
-    """The rows with a column for each link's own side, those columns, and the links over them. Raises Unreachable.
+    """Return the rows with a column for each link's own side, these columns, and the links over them.
 
-    Rows with the same values there belong to the same rows of the query around.
+    Rows with equal values in these columns belong to the same outer rows. Raises Unreachable.
     """
     below = columns(node)
     found: dict[str, exp.Expr] = {}

@@ -1,9 +1,10 @@
 """Spark's SQL as sqlglot reads it, but with functions left as the user wrote them.
 
-sqlglot turns the functions of each dialect into nodes that all dialects share, and rewrites arguments on the way. What
-a function means is looked up by its Spark name here (`service.plan.scalar.functions`), so calls stay calls: an
-`exp.Anonymous` with the arguments as written. Only what has a syntax of its own, aggregates and window functions keep
-their nodes. Unlike sqlglot's dialect, this one tells CAST, which fails on what it cannot cast, from TRY_CAST.
+sqlglot turns the functions of each dialect into nodes that all dialects share, and rewrites arguments on the way. Here,
+a function is looked up by its Spark name (`service.plan.scalar.functions`). So a call stays a call: an `exp.Anonymous`
+with the arguments as written. Only constructs with a syntax of their own, aggregates and window functions keep their
+nodes. Unlike sqlglot's dialect, this dialect distinguishes CAST, which fails on a value that it cannot cast, from
+TRY_CAST.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _AGGREGATES = (
     "PERCENTILE_APPROX", "APPROX_PERCENTILE",
 )  # fmt: skip
 _AS_WRITTEN = ("PERCENTILE", "GROUP_CONCAT")
-"""Of PERCENTILE(x, p, n) sqlglot forgets n, and takes GROUP_CONCAT for LISTAGG, which has no comma between values."""
+"""sqlglot drops the n of PERCENTILE(x, p, n), and reads GROUP_CONCAT as LISTAGG, which puts no comma between values."""
 _CONDITIONALS = ("COALESCE", "NULLIF", "IF")
 _SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY", "LISTAGG", "STRING_AGG",
            "PERCENTILE_APPROX", "APPROX_PERCENTILE", "MAX_BY", "MIN_BY", "BROADCAST", "BROADCASTJOIN",
@@ -38,7 +39,7 @@ _TAKE_UNITS = ("DATEADD", "DATE_ADD", "TIMESTAMPADD", "DATEDIFF", "DATE_DIFF", "
 
 
 def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
-    """A call whose first argument is a unit of time, which looks like a column, if there are three."""
+    """Return a parser of calls that, given three arguments, read the first one as a unit of time, not as a column."""
 
     def build(arguments: list[exp.Expr]) -> exp.Expr:
         if len(arguments) == 3 and isinstance(arguments[0], exp.Column) and not arguments[0].table:
@@ -49,7 +50,7 @@ def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 
 
 def _with_offset(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
-    """FIRST or LAST; of a number behind the value, as in row patterns, sqlglot knows nothing."""
+    """Return a parser of FIRST or LAST with a number after the value, as in row patterns; sqlglot lacks it."""
     build = SparkParser.FUNCTIONS[name]
 
     def with_offset(arguments: list[exp.Expr]) -> exp.Expr:
@@ -87,9 +88,10 @@ class RowkindParser(MatchParser):
     }
 
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
-        """The statements. WINDOW and SESSION before a parenthesis are functions here, and keywords elsewhere.
+        """Parse the statements.
 
-        MATCH_CONDITION is a keyword there, and a name elsewhere.
+        WINDOW and SESSION are functions before a parenthesis, and keywords elsewhere. MATCH_CONDITION is a keyword
+        before a parenthesis, and a name elsewhere.
         """
         for token, after in pairwise(raw_tokens):
             if token.text.upper() in ("WINDOW", "SESSION") and after.token_type == TokenType.L_PAREN:
@@ -99,7 +101,7 @@ class RowkindParser(MatchParser):
         return super().parse(raw_tokens, sql)
 
     def _parse_function_call(self, *arguments: Any, **named: Any) -> exp.Expr | None:
-        """A call; sqlglot does not say where one without parentheses stands."""
+        """Parse a call, and add the position of a call without parentheses, which sqlglot does not record."""
         first = self._curr
         found = super()._parse_function_call(*arguments, **named)
         if isinstance(found, exp.CurrentDate | exp.CurrentTimestamp):
@@ -107,14 +109,14 @@ class RowkindParser(MatchParser):
         return found
 
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
-        """The arguments of a function; FLOOR(t TO HOUR) is read to be refused by its name."""
+        """Parse the arguments of a function. FLOOR(t TO HOUR) is parsed so that it can be refused by name."""
         found: list[exp.Expr] = super()._parse_function_args(alias)
         if found and self._match_text_seq(TO_UNIT):
             found.append(exp.Kwarg(this=exp.var(TO_UNIT), expression=self._parse_var(any_token=True)))
         return found
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
-        """An argument of a function; sqlglot knows no TABLE among them."""
+        """Parse an argument of a function; it may be a TABLE, which sqlglot does not support."""
         if self._curr.token_type == TokenType.TABLE and self._next.token_type != TokenType.L_PAREN:
             self._advance()
             rows: exp.Expr | None = self._parse_table_parts()
@@ -127,7 +129,7 @@ class RowkindParser(MatchParser):
         return rows
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
-        """The alias of a relation, and the watermark before it, of which sqlglot knows nothing."""
+        """Parse the alias of a relation and the watermark before it, which sqlglot does not support."""
         clause = self._parse_watermark()
         found = super()._parse_table_alias(alias_tokens)
         if clause is None:
@@ -137,7 +139,10 @@ class RowkindParser(MatchParser):
         return alias
 
     def _parse_table_parts(self, *arguments: Any, **named: Any) -> exp.Table | exp.Dot | None:
-        """A name in FROM. What Spark writes as STREAM t, or STREAM(t), is t: every table is a stream here."""
+        """Parse a name in FROM.
+
+        Spark's STREAM t and STREAM(t) mean t, since every table is a stream here.
+        """
         if self._curr.token_type != TokenType.VAR or self._curr.text.upper() != "STREAM":
             return super()._parse_table_parts(*arguments, **named)
         after = self._next.token_type if self._next else None
@@ -151,7 +156,7 @@ class RowkindParser(MatchParser):
         return super()._parse_table_parts(*arguments, **named)
 
     def _parse_watermark(self) -> WatermarkClause | None:
-        """The clause, unless WATERMARK is the alias itself."""
+        """Parse the watermark clause, unless WATERMARK is the alias itself."""
         begin = self._index
         if self._curr.token_type != TokenType.VAR or not self._match_text_seq("WATERMARK"):
             return None
@@ -161,11 +166,11 @@ class RowkindParser(MatchParser):
             return None
         alias = self._parse_id_var(any_token=True) if self._match(TokenType.ALIAS) else None
         if not self._match_text_seq("DELAY", "OF") or (delay := self._parse_interval()) is None:
-            self.raise_error("a watermark is a time and a delay: WATERMARK ts DELAY OF INTERVAL 5 SECONDS")
+            self.raise_error("expected a time and a delay, as in WATERMARK ts DELAY OF INTERVAL 5 SECONDS")
         return WatermarkClause(this=time, alias=alias, delay=delay)
 
     def _replace_lambda(self, node: exp.Expr | None, expressions: list[exp.Expr]) -> exp.Expr | None:
-        """Names that are parameters of a function with -> are no columns, in whatever case they are written."""
+        """Treat the names of lambda parameters as parameters and not as columns, in upper or lower case."""
         spelled = {parameter.name.lower(): parameter.name for parameter in expressions}
         for column in node.find_all(exp.Column) if node else ():
             first = column.parts[0]
@@ -173,7 +178,7 @@ class RowkindParser(MatchParser):
         return super()._replace_lambda(node, expressions)
 
     def _parse_join(self, *arguments: Any, **named: Any) -> exp.Join | None:
-        """A join; sqlglot writes ON TRUE where there is none, which is not what Spark takes LATERAL for then."""
+        """Parse a join. sqlglot adds ON TRUE if there is no ON, which is not how Spark reads LATERAL then."""
         begin = self._index
         found = super()._parse_join(*arguments, **named)
         call = found.this.this if found is not None and isinstance(found.this, exp.Lateral) else found and found.this
@@ -188,15 +193,15 @@ class RowkindParser(MatchParser):
         if with_prefix or kind is None:
             return super()._parse_cube_or_rollup(with_prefix=with_prefix)
         self._advance()
-        # sqlglot takes no comparison here.
+        # sqlglot does not accept comparisons here.
         return kind(expressions=self._parse_wrapped_csv(self._parse_disjunction))
 
 
 class RowkindSql(Spark):
-    """Spark's dialect with functions as they were written."""
+    """Spark's dialect with functions left as they are written."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Spark's words, and one more."""
+        """Spark's keywords and MATCH_RECOGNIZE."""
 
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             **Spark.Tokenizer.KEYWORDS,

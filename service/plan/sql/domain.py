@@ -1,9 +1,10 @@
-"""Subqueries that read the query around them in any place: their rows for each value that there is around.
+"""Subqueries that read the outer query in any place: computes their rows for each value in the outer query.
 
-A subquery whose WHERE says `own = outer`, and nothing else of the query around it, is computed once and joined. Any
-other one is joined with the *domain* first, the distinct values of the columns that it reads: what it says of them is
-then about columns of its own, and its result is joined by them (Neumann and Kemper, Unnesting Arbitrary Queries, 2015).
-Where some of these cannot be compared, as an array that it takes apart, a key of the rows around stands for them.
+A subquery that reads the outer query only in equalities `own = outer` in its WHERE is computed once and joined. Any
+other subquery is first joined with the *domain*: the distinct values of the outer columns that it reads. Its conditions
+on these columns then read columns of its own, and its result is joined by them (Neumann and Kemper, Unnesting Arbitrary
+Queries, 2015). If some of these columns cannot be compared, such as an array that it unnests, a key of the outer rows
+stands for them.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 
 @dataclass(frozen=True)
 class Domain:
-    """The distinct values of columns of the query around a subquery, and what each column is called as one of its own.
+    """The distinct values of columns of the outer query, and the name of each column within the subquery.
 
-    `links` say which of the subquery's rows belong to a row around it.
+    `links` are the conditions that match the subquery's rows to an outer row.
     """
 
     node: LogicalNode
@@ -35,8 +36,8 @@ class Domain:
 
 
 def domain(context: Context, path: str, at: exp.Expr) -> Domain:
-    """The domain that a subquery's place asks for, as a relation with this path. Raises Refusal."""
-    assert context.around is not None, "there is a domain only where there is a query around"
+    """Return the domain that a subquery's context requires, as a relation with this path. Raises Refusal."""
+    assert context.around is not None, "only a query inside another one has a domain"
     types = columns(context.around)
     key = _key(context.around, context.domain, at)
     names = {name: f"{path}{name}" for name in dict.fromkeys((*key, *context.domain))}
@@ -52,7 +53,10 @@ def domain(context: Context, path: str, at: exp.Expr) -> Domain:
 
 
 def _key(around: LogicalNode, read: tuple[str, ...], at: exp.Expr) -> tuple[str, ...]:
-    """The unique key that stands for columns of which some cannot be compared, empty if all can. Raises Refusal."""
+    """Return the unique key that stands for columns of which some cannot be compared.
+
+    The key is empty if all can be compared. Raises Refusal.
+    """
     types = columns(around)
     apart = [name for name in read if not types[name].orderable]
     if not apart:
@@ -62,7 +66,7 @@ def _key(around: LogicalNode, read: tuple[str, ...], at: exp.Expr) -> tuple[str,
             return key
     spelled, type_ = apart[0].rpartition(".")[2], types[apart[0]].sql
     raise Refusal(
-        f"a subquery cannot read {spelled}, a {type_}, of rows without a key, as such values cannot be compared: give "
-        f"the table a primary key, or select fields of it in a derived table",
+        f"a subquery cannot read {spelled} of type {type_} from rows without a key, because such values cannot "
+        "be compared: give the table a primary key, or select its fields in a derived table",
         at,
     )

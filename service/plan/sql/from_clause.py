@@ -1,4 +1,4 @@
-"""FROM: relations, joined from left to right (`sql.relations` says what they are)."""
+"""FROM: joins relations from left to right (`sql.relations` defines relations)."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from rowkind.service.plan.sql.subqueries import Subqueries, where
 
 @dataclass(frozen=True)
 class Joined:
-    """What FROM has brought so far: rows, None before the first relation, and what names mean.
+    """The part of FROM that has been planned so far: rows (None before the first relation), and the scope of names.
 
-    `links` are conditions that read the query around: those of derived tables, or those to a domain. `single`: they
-    leave one row at most.
+    `links` are conditions that read the outer query: links of derived tables or links to a domain. `single`: these
+    links leave at most one row.
     """
 
     node: LogicalNode | None
@@ -43,15 +43,18 @@ class Joined:
 
     @property
     def rows(self) -> LogicalNode:
-        """The rows, which are there."""
-        assert self.node is not None, "FROM brings one relation at least"
+        """The rows; there must be some."""
+        assert self.node is not None, "FROM has at least one relation"
         return self.node
 
 
 def from_clause(tree: exp.Select, context: Context, queries: Queries) -> Joined:
-    """All that FROM brings; without FROM one row, or one for each value of a domain. Raises Refusal."""
+    """Return all rows of FROM.
+
+    Without FROM, there is one row, or one row for each value of a domain. Raises Refusal.
+    """
     first = tree.args.get("from_")
-    # A LATERAL VIEW stands behind all joins, and is one with each row.
+    # A LATERAL VIEW follows all joins, and is itself a join with each row.
     joins = [*(tree.args.get("joins") or []), *(tree.args.get("laterals") or [])]
     start = Joined(None, Scope((), outer=context.outer), single=True)
     if not context.domain:
@@ -61,7 +64,7 @@ def from_clause(tree: exp.Select, context: Context, queries: Queries) -> Joined:
     if first is None:
         return replace(around, links=found.links)
     if any(_kind(join) in ("right", "full") for join in joins):
-        # A domain that came first would be padded, and a column of it could stand in no ON.
+        # If the domain came first, the join would null-pad it, and no ON could use its columns.
         rows = _chain(start, first, joins, context, queries)
         scope = replace(rows.scope, domain=found.names)
         on = tuple(map(scope.own, rows.links))
@@ -83,9 +86,9 @@ def _chain(start: Joined, first: exp.Expr, joins: list[exp.Join], context: Conte
 
 
 def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
-    """The rows so far joined with what is behind JOIN or a comma."""
+    """Return the rows so far, joined with the relation after JOIN or a comma."""
     if (found := generator(join)) is not None:
-        # What stands first in FROM reads a query around, or nothing.
+        # The first relation in FROM can read only the outer query.
         before = one_row(join) if left.node is None else left.node
         node, scope = in_from(found, before, left.scope, context, queries)
         return Joined(node, scope, left.links)
@@ -101,7 +104,7 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
 
 
 def _pairs(left: Joined, right: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
-    """The rows so far joined with those of a relation."""
+    """Return the rows so far, joined with those of a relation."""
     scope, kind = _beside(left.scope, right.scope, join.this), _kind(join)
     asks: list[exp.Expr] = []
     using = join.args.get("using") or (_shared(left.scope, right.scope) if join.args.get("method") else None)
@@ -120,7 +123,7 @@ def _pairs(left: Joined, right: Joined, join: exp.Join, context: Context, querie
     single = left.single and (right.single or kind in ("semi", "anti")) and kind not in ("right", "full")
     node = LogicalJoin(LogicalInput(left.rows), LogicalInput(right.rows), (*said, *on), kind, join)
     if asks:
-        # Of an inner join ON and WHERE say the same.
+        # In an inner join, ON and WHERE have the same meaning.
         kept, outer = where(exp.and_(*asks), node, scope, context, queries)
         if outer:
             raise beyond(outer, columns(node).keys())
@@ -134,14 +137,17 @@ def _pairs(left: Joined, right: Joined, join: exp.Join, context: Context, querie
 def _with_answers(
     left: Joined, right: Joined, asks: list[exp.Expr], context: Context, queries: Queries
 ) -> tuple[Joined, Joined, list[exp.Expr]]:
-    """The sides of a join with what the subqueries in its ON say of their rows, and the conditions that read it."""
+    """Return the sides of a join with the results of the subqueries in its ON, and the conditions that read them.
+
+    Raises Refusal.
+    """
     sides, answers = [left, right], []
     for each in asks:
         of = [number for number, side in enumerate(sides) if _reads(each, side.scope)]
         if len(of) > 1:
             raise Refusal(
-                "a condition with a subquery in ON of an outer join may read one of its sides only: join the other one "
-                "in a derived table first",
+                "in ON of an outer join, a condition with a subquery can read only one side: join the other "
+                "side in a derived table first",
                 each,
             )
         (number,) = of or [0]
@@ -154,7 +160,7 @@ def _with_answers(
 
 
 def _reads(condition: exp.Expr, scope: Scope) -> bool:
-    """Whether a condition names a relation of these, or a column of theirs outside of its subqueries."""
+    """Return whether a condition names one of these relations, or reads one of their columns outside its subqueries."""
     inside = {table.alias_or_name.lower() for table in condition.find_all(exp.Table)}
     ours = {relation.alias.lower() for relation in scope.relations} - inside
     outside = condition.copy().transform(lambda each: exp.Null() if isinstance(each, exp.Query) else each)
@@ -166,14 +172,14 @@ def _reads(condition: exp.Expr, scope: Scope) -> bool:
 def _linked(
     left: Joined, right: Joined, kind: PhysicalJoinKind, join: exp.Join
 ) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-    """Of the links of both sides, those to ask in their join, and those to ask behind it. Raises Refusal.
+    """Split the links of both sides into those evaluated in their join and those evaluated after it. Raises Refusal.
 
-    The columns of a domain are among the left rows, if there is one.
+    If there is a domain, its columns are among the left rows.
     """
     if kind in ("right", "full") and (left.links or right.links):
         raise Refusal(
-            f"a derived table beside a {kind.upper()} JOIN cannot read a query around: write a LEFT JOIN, or the join "
-            f"in a derived table, and compare its columns around it",
+            f"a derived table next to a {kind.upper()} JOIN cannot read an outer query: write a LEFT JOIN, or "
+            "put the join into a derived table and compare its columns outside",
             join.this,
         )
     own = {*columns(left.rows), *columns(right.rows)}
@@ -186,19 +192,22 @@ def _linked(
 
 
 def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, queries: Queries) -> Joined:
-    """The rows so far, each with at most one of those behind JOIN."""
+    """Return the rows so far, each joined with the rows that a lookup or as-of join finds for it. Raises Refusal."""
     if left.node is None:
-        raise Refusal("FOR SYSTEM_TIME AS OF stands behind JOIN: it is for each left row, at its time", said.join.this)
+        raise Refusal(
+            "FOR SYSTEM_TIME AS OF must follow JOIN: each left row looks up the right side at its own time",
+            said.join.this,
+        )
     right = _item(join.this, context, queries)
     if right.links:
-        raise Refusal("the rows that are looked up cannot read a query around: compare their columns in ON", join.this)
+        raise Refusal("the right side of a lookup cannot read an outer query: compare its columns in ON", join.this)
     scope = _beside(left.scope, right.scope, join.this)
     using = join.args.get("using")
     if using:
         on, merged = _using(using, "left", left.scope, right.scope)
         scope = replace(scope, merged=(*scope.merged, *merged))
         if said.at is None and said.match is None:
-            # As DuckDB has it, the last column is the time.
+            # As in DuckDB, the last column is the time.
             on = (*on[:-1], exp.GTE(this=on[-1].this, expression=on[-1].expression))
     else:
         on = tuple(map(scope.resolve, conjuncts(join.args.get("on"))))
@@ -209,26 +218,26 @@ def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, querie
 
 
 def _beside(left: Scope, right: Scope, at: exp.Expr) -> Scope:
-    """What names mean behind a join of both."""
+    """Return the scope after a join of both sides. Raises Refusal."""
     taken = {alias.lower() for alias in (*(other.alias for other in left.relations), *left.spent)}
     for relation in right.relations:
         if relation.alias.lower() in taken:
-            raise Refusal(f"two tables in FROM are called {relation.alias}: give one another alias", at)
+            raise Refusal(f"two tables in FROM have the alias {relation.alias}: give one of them another alias", at)
     return replace(left, relations=(*left.relations, *right.relations), merged=(*left.merged, *right.merged))
 
 
 def _shared(left: Scope, right: Scope) -> list[exp.Expr]:
-    """The columns that both sides of a NATURAL JOIN have, as USING would name them."""
+    """Return the columns that both sides of a NATURAL JOIN have, as USING would name them."""
     theirs = {name.lower() for name, _ in right.star(exp.Star())}
     mine = dict.fromkeys(name for name, _ in left.star(exp.Star()) if name.lower() in theirs)
     return [exp.to_identifier(name) for name in mine]
 
 
 def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
-    """The rows so far, each with those of a subquery that reads it."""
+    """Return the rows so far, each joined with the rows of a subquery that reads it."""
     lateral = join.this
     if not isinstance(lateral.this, exp.Subquery):
-        raise Refusal("LATERAL takes a subquery: LATERAL (SELECT …) AS name", lateral)
+        raise Refusal("LATERAL needs a subquery: LATERAL (SELECT …) AS name", lateral)
     kind = _kind(join)
     if kind not in ("inner", "left"):
         raise Refusal(f"{kind.upper()} JOIN LATERAL is not supported: write CROSS JOIN or LEFT JOIN LATERAL", lateral)
@@ -248,9 +257,11 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
         sides = LogicalInput(left.node), LogicalInput(right)
         joined = LogicalJoin(*sides, (*inner.links, *on), kind, lateral)
         return Joined(joined, scope, left.links, left.single and inner.single)
-    # An aggregate without GROUP BY has a row for every row around it: one that is missing is an empty group.
+    # An aggregate without GROUP BY has a row for every outer row: a missing row is an empty group.
     if kind == "left" and on:
-        raise Refusal("this subquery always has one row: move the condition into it, or into CASE", join.args["on"])
+        raise Refusal(
+            "this subquery always has one row: move the condition into the subquery, or into CASE", join.args["on"]
+        )
     both = LogicalJoin(LogicalInput(left.node), LogicalInput(inner.input), inner.links, "left", lateral)
     found = {name: substitute(output, inner.empty) for name, output in outputs.items()}
     node = LogicalProject(both, {each: resolved(each) for each in columns(left.node)} | found)
@@ -258,10 +269,12 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
 
 
 def _item(at: exp.Expr, context: Context, queries: Queries) -> Joined:
-    """A relation, or joins in parentheses."""
+    """Return a relation, or joins in parentheses."""
     if isinstance(at, exp.Subquery) and isinstance(at.this, exp.Table | exp.Subquery):
         if at.alias:
-            raise Refusal("joins in parentheses have no name: their tables have", at.args["alias"])
+            raise Refusal(
+                "joins in parentheses cannot have an alias: use the aliases of their tables", at.args["alias"]
+            )
         inner, nothing = at.this, Joined(None, Scope(()), single=True)
         if isinstance(inner, exp.Table) or inner.args.get("joins") or isinstance(inner.this, exp.Table | exp.Subquery):
             first = inner.copy()
@@ -276,9 +289,9 @@ def _kind(join: exp.Join) -> PhysicalJoinKind:
     side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
     words = " ".join(word for word in (method, side, kind) if word)
     if kind in _HALF and side == "RIGHT":
-        raise Refusal(f"{words} JOIN is not supported: write LEFT {kind} JOIN with the tables the other way", join.this)
+        raise Refusal(f"{words} JOIN is not supported: swap the tables and write LEFT {kind} JOIN", join.this)
     if method not in ("", "NATURAL") or kind not in ("", "INNER", "OUTER", "CROSS", *_HALF):
-        raise Refusal(f"{words} JOIN is not supported: write the columns in ON or USING", join.this)
+        raise Refusal(f"{words} JOIN is not supported: list the columns in ON or USING", join.this)
     if (side or kind in _HALF) and not (method or join.args.get("on") or join.args.get("using")):
         raise Refusal(f"{words} JOIN needs a condition: ON … or USING (…)", join.this)
     return cast("PhysicalJoinKind", kind.lower() if kind in _HALF else side.lower() or "inner")
@@ -290,12 +303,12 @@ _HALF = ("SEMI", "ANTI")
 def _using(
     columns: list[exp.Expr], kind: PhysicalJoinKind, left: Scope, right: Scope
 ) -> tuple[tuple[exp.Expr, ...], list[Merged]]:
-    """The equalities that USING stands for, and what its columns mean afterwards."""
+    """Return the equalities that USING stands for, and the meaning of its columns afterwards. Raises Refusal."""
     on: list[exp.Expr] = []
     merged: list[Merged] = []
     for column in columns:
         if not isinstance(column, exp.Identifier):
-            raise Refusal("USING takes names of columns: USING (a, b)", column)
+            raise Refusal("USING takes column names: USING (a, b)", column)
         name = exp.Column(this=column.copy())
         a, b = left.resolve(name), right.resolve(name)
         on.append(exp.EQ(this=a.copy(), expression=b.copy()))

@@ -1,14 +1,15 @@
-"""What makes several rows of one: UNNEST, explode and its kin, in FROM, as LATERAL VIEW and in the SELECT list.
+"""Functions that turn one row into several: UNNEST, explode and similar ones in FROM, LATERAL VIEW and the SELECT list.
 
-    FROM t CROSS JOIN UNNEST(t.tags) WITH ORDINALITY AS u(tag, n)     a row for each element, which count from 1
-    FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON TRUE                 a row without elements stays, with NULLs
-    FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON u.tag > t.least      so does one whose elements are all left out
-    FROM t, LATERAL posexplode(t.tags) AS u(n, tag)                   elements count from 0
+    FROM t CROSS JOIN UNNEST(t.tags) WITH ORDINALITY AS u(tag, n)     a row for each element, numbered from 1
+    FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON TRUE                 keeps a row without elements, with NULLs
+    FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON u.tag > t.least      also keeps a row none of whose elements match
+    FROM t, LATERAL posexplode(t.tags) AS u(n, tag)                   elements numbered from 0
     FROM t LATERAL VIEW OUTER explode(t.counts) u AS name, number     keys and values of a map
     SELECT id, inline(items) FROM t                                   the fields of structs as columns
     FROM t, LATERAL words(t.text) AS w(word, n)                       the rows of a table function of the job
 
-UNNEST takes structs apart, as in the SQL standard; explode leaves them whole and inline takes them apart, as in Spark.
+UNNEST expands structs into columns, as in the SQL standard. As in Spark, explode keeps structs whole, and inline
+expands them.
 """
 
 from __future__ import annotations
@@ -36,16 +37,19 @@ OUTER = ("EXPLODE_OUTER", "POSEXPLODE_OUTER", "INLINE_OUTER")
 INLINE = ("INLINE", "INLINE_OUTER")
 NAMES = tuple(dict.fromkeys(("EXPLODE", *PLACES, *OUTER, *INLINE)))
 _PLACE = "pos"
-_SINGLE = "write GROUP BY, window functions and what makes several rows of one in a SELECT each"
+_SINGLE = "put GROUP BY, window functions and functions that return several rows into separate SELECTs"
 
 
 @dataclass(frozen=True)
 class Generator:
-    """A call that makes several rows of one.
+    """A call that turns one row into several.
 
-    `array` is what has the elements. `ordinality` is the column with their numbers that stands behind the others, empty
-    if it has no name of its own; None where there is none. `names` are those of the columns behind the alias. `outer`
-    says that a row without elements stays. `on` is the condition of a join, which is a LEFT JOIN if `left` says so.
+    - `array`: the expression with the elements.
+    - `ordinality`: the name of the column with their numbers, which follows the other columns. Empty if it has no name;
+      None if there is no such column.
+    - `names`: the names of the columns after the alias.
+    - `outer`: a row without elements is kept.
+    - `on`: the condition of a join, which is a LEFT JOIN if `left` is set.
     """
 
     call: exp.Func
@@ -59,19 +63,19 @@ class Generator:
 
     @property
     def word(self) -> str:
-        """What it is called."""
+        """The name of the function."""
         return "UNNEST" if isinstance(self.call, exp.Unnest) else word(self.call)
 
 
 def generator(at: exp.Expr) -> Generator | None:
-    """What a piece of FROM, or of the SELECT list, makes of each row; None where that is one row. Raises Refusal."""
+    """Return the generator that an item of FROM or of the SELECT list is; None if it is none. Raises Refusal."""
     match at:
         case exp.Join():
             found = generator(at.this)
             left = found is not None and _keeps_rows(at)
             return found and replace(found, outer=found.outer or left, left=left, on=at.args.get("on"))
         case exp.Table() if isinstance(at.this, exp.Anonymous):
-            # A function in FROM reads what stands before it, as in PostgreSQL, with and without LATERAL.
+            # A function in FROM can read the relations before it, as in PostgreSQL, with or without LATERAL.
             found = generator(at.this)
             return found and replace(found, alias=at.alias, names=_names(at))
         case exp.Unnest():
@@ -87,7 +91,7 @@ def _unnested(at: exp.Unnest) -> Generator:
     offset = at.args.get("offset")
     ordinality = None if not offset else offset.name if isinstance(offset, exp.Expr) else ""
     if len(at.expressions) != 1:
-        raise Refusal("UNNEST takes one array or map here: unnest an array of structs for several columns", at)
+        raise Refusal("UNNEST takes one array or map here: for several columns, unnest an array of structs", at)
     return Generator(at, at.expressions[0], at.alias, _names(at), ordinality)
 
 
@@ -98,10 +102,10 @@ def _lateral(at: exp.Lateral) -> Generator:
     found = generator(call)
     if found is None:
         reason = REFUSED.get(word(at.this))
-        said = f"is not supported: {reason}" if reason else f"is not known; there is {', '.join(NAMES)}"
+        said = f"is not supported: {reason}" if reason else f"is unknown; available: {', '.join(NAMES)}"
         raise Refusal(f"the table function {word(at.this)} {said}", at.this)
     if at.args.get("ordinality"):
-        raise Refusal("WITH ORDINALITY stands behind UNNEST: write POSEXPLODE here, which counts from 0", at)
+        raise Refusal("WITH ORDINALITY is only for UNNEST: write POSEXPLODE here, which counts from 0", at)
     return replace(found, alias=at.alias, names=_names(at), outer=found.outer or bool(at.args.get("outer")))
 
 
@@ -120,11 +124,14 @@ def _called(at: exp.Anonymous) -> Generator | None:
 def in_from(
     found: Generator, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[LogicalNode, Scope]:
-    """The rows of FROM so far, each as often as it has elements, and what names mean then. Raises Refusal."""
+    """Return the rows of FROM so far, each repeated for its elements, and the scope with the elements' columns.
+
+    Raises Refusal.
+    """
     alias = found.alias or alias_for(queries, context, found.word.lower())
     taken = [*(other.alias for other in scope.relations), *scope.spent]
     if alias.lower() in map(str.lower, taken):
-        raise Refusal(f"two tables in FROM are called {alias}: give one another alias", found.call)
+        raise Refusal(f"two tables in FROM have the alias {alias}: give one of them another alias", found.call)
     expand, relation = _expanded(found, alias, rows, scope, context)
     scope = replace(scope, relations=(*scope.relations, relation))
     conditions = conjuncts(scope.resolve(found.on) if found.on is not None else None)
@@ -132,7 +139,7 @@ def in_from(
         return expand, scope
     if not found.left:
         return LogicalFilter(expand, conditions), scope
-    # A row stays if the condition is true for none of its elements.
+    # A row is kept if the condition is true for none of its elements.
     compile_condition(conditions, by_name(columns(expand)))
     return replace(expand, condition=conditions), scope
 
@@ -140,7 +147,7 @@ def in_from(
 def in_select(
     tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[exp.Select, LogicalNode, Scope]:
-    """A SELECT in whose list columns stand for what makes several rows of one, and the rows with them.
+    """Return a SELECT with columns in place of the generators in its list, and the expanded rows.
 
     Raises Refusal.
     """
@@ -185,7 +192,7 @@ def _expanded(
         rows,
         array,
         {own[name]: number for number, name in enumerate(parts)},
-        # A name that no query can say.
+        # No query can use this name.
         own.get(place, f"{path}.#{_PLACE}"),
         found.array,
         first=0 if found.ordinality is None else 1,
@@ -196,7 +203,10 @@ def _expanded(
 
 
 def _takes_apart(found: Generator, type_: Type) -> bool:
-    """Whether the elements are structs whose fields become columns. Raises Refusal for what has no elements."""
+    """Return whether the elements are structs whose fields become columns.
+
+    Raises Refusal for a value that has no elements.
+    """
     if type_.kind not in ("array", "map"):
         raise Refusal(f"{found.word} takes an array or a map, but this is {type_.sql}", found.array)
     structs = type_.kind == "array" and type_.element.kind == "record"
@@ -206,40 +216,46 @@ def _takes_apart(found: Generator, type_: Type) -> bool:
 
 
 def _spelled(found: Generator, shown: Sequence[str]) -> Sequence[str]:
-    """What the columns are called: as behind the alias, or as in Spark. Raises Refusal."""
+    """Return the names of the columns: those after the alias, or Spark's default names. Raises Refusal."""
     names = found.names + ((found.ordinality,) if found.ordinality and found.names else ())
     if not names and isinstance(found.call, exp.Unnest):
-        # The alias of a table with one column is the column's, too.
+        # The alias of a table with one column is also the name of the column.
         return [found.alias if name == "col" and found.alias else name for name in shown]
     if not names:
         return shown
     if len(names) != len(shown):
         raise Refusal(
-            f"{found.word} gives {len(shown)} columns ({', '.join(shown)}), but there are {len(names)} names for them",
+            f"the number of columns of {found.word} is {len(shown)} ({', '.join(shown)}), but the number of "
+            f"names is {len(names)}",
             found.call,
         )
     for name in names:
         if sum(name.lower() == other.lower() for other in names) > 1:
-            raise Refusal(f"two columns are called {name}: give one another name", found.call)
+            raise Refusal(f"two columns are named {name}: give one of them another name", found.call)
     return names
 
 
 def _keeps_rows(join: exp.Join) -> bool:
-    """Whether a row without elements stays. Raises Refusal for a join that is none of rows with their elements."""
+    """Return whether a row without elements is kept.
+
+    Raises Refusal for a join that cannot join rows with their elements.
+    """
     side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
     if method or kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT") or join.args.get("using"):
         words = " ".join(each for each in (method, side, kind) if each)
-        raise Refusal(f"what makes several rows of one stands behind CROSS JOIN or LEFT JOIN, not {words} JOIN", join)
+        raise Refusal(
+            f"a function that returns several rows must follow CROSS JOIN or LEFT JOIN, not {words} JOIN", join
+        )
     if side == "LEFT" and join.args.get("on") is None:
-        # Spark then leaves out the rows that a LEFT JOIN keeps.
-        raise Refusal("LEFT JOIN of a row's elements is written with ON TRUE", join.this)
+        # Without ON, Spark drops the rows that a LEFT JOIN keeps.
+        raise Refusal("LEFT JOIN with the elements of a row must have ON TRUE", join.this)
     return side == "LEFT"
 
 
 def _stands_alone(tree: exp.Select, found: Generator) -> None:
     grouped = tree.args.get("group") or tree.args.get("having")
     if grouped or any(any(calls(each)) or each.find(exp.Window) for each in tree.expressions):
-        raise Refusal(f"{found.word} would make several rows of one before they are grouped: {_SINGLE}", found.call)
+        raise Refusal(f"{found.word} would multiply rows before they are grouped: {_SINGLE}", found.call)
 
 
 def _item(relation: Relation, name: str, at: exp.Expr) -> exp.Expr:

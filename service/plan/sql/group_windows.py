@@ -1,13 +1,13 @@
-"""Windows of time as functions of a SELECT, which stand in GROUP BY or in the SELECT list.
+"""Time windows as functions in GROUP BY or in the SELECT list.
 
     GROUP BY window(ts, '10 minutes'[, '5 minutes'[, '1 minute']])       Spark: window.start, window.end, the struct
-    GROUP BY session_window(ts, '5 minutes'), k                          Spark, sessions of what else is grouped by
+    GROUP BY session_window(ts, '5 minutes'), k                          Spark: sessions within the other group columns
     GROUP BY TUMBLE(ts, INTERVAL '10' MINUTE)                            Flink: TUMBLE_START, TUMBLE_END, TUMBLE_ROWTIME
-    GROUP BY HOP(ts, slide, size) or SESSION(ts, gap), k                 Flink, and likewise
+    GROUP BY HOP(ts, slide, size) or SESSION(ts, gap), k                 Flink: likewise
     window_time(window)                                                  the last time in a window
 
-There is one window in a SELECT, however often it is written out. The rows of FROM get columns with where it begins and
-ends, and what the SQL says of windows becomes something about these columns before names are resolved.
+A SELECT has one window, however often it is written. The rows of FROM get columns with the window's start and end.
+Before names are resolved, functions of windows are replaced by expressions over these columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PARAMETERS: Mapping[str, tuple[WindowKind, tuple[str, ...], int]] = {
     "HOP": ("HOP", ("SLIDE", "SIZE"), 2),
     "SESSION": ("SESSION", ("GAP",), 1),
 }
-"""Of each function, which lengths it takes behind the time, and how many of them must be there."""
+"""For each function: the lengths that it takes after the time, and how many of them are required."""
 
 _OF_SPARK = ("WINDOW", "SESSION_WINDOW")
 _PARTS = {"START": "start", "END": "end", "ROWTIME": "time", "PROCTIME": ""}
@@ -44,7 +44,7 @@ _CLAUSES = ("having", "qualify", "order")
 
 @dataclass(frozen=True)
 class GroupWindow:
-    """The window of a SELECT: how its rows get into it, and its columns as names that are to be resolved."""
+    """The window of a SELECT: how rows are assigned to it, and its columns as names that are still to be resolved."""
 
     windows: InWindows
     start: exp.Expr
@@ -52,17 +52,17 @@ class GroupWindow:
 
     @property
     def is_session(self) -> bool:
-        """Whether it is one of the rows that have something in common."""
+        """Whether the window is a session."""
         return self.windows.window.kind == "SESSION"
 
     @property
     def struct(self) -> exp.Expr:
-        """The whole window as Spark has it."""
+        """The whole window as a struct, as in Spark."""
         parts = [exp.Literal.string("start"), self.start.copy(), exp.Literal.string("end"), self.end.copy()]
         return exp.Anonymous(this="NAMED_STRUCT", expressions=parts)
 
     def part(self, name: str) -> exp.Expr:
-        """One column of it."""
+        """Return one part of the window: its start, its end, or its last time."""
         if name == "time":
             return WindowTime(this=self.end.copy(), by=interval(1_000))
         return (self.start if name == "start" else self.end).copy()
@@ -71,7 +71,7 @@ class GroupWindow:
 def group_window(
     tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[exp.Select, Scope, GroupWindow | None]:
-    """A SELECT without the functions, names with the columns that stand for them, and their window, if there is one.
+    """Return a SELECT with columns in place of window functions, a scope with these columns, and the window, if any.
 
     Raises Refusal.
     """
@@ -86,8 +86,8 @@ def group_window(
             found.setdefault((window, _moment(scope.resolve(time), rows)), call)
     if len(found) > 1:
         raise Refusal(
-            "there is one window in a SELECT, or a row would be in pairs of them: put rows into the other in a derived "
-            "table",
+            "a SELECT can have only one window, or each row would be in pairs of windows: compute the other "
+            "window in a derived table",
             list(found.values())[1],
         )
     placed = None
@@ -119,29 +119,29 @@ def _is_called(node: exp.Expr) -> bool:
 
 
 def _auxiliary(name: str) -> tuple[str, str] | None:
-    """The window that a function such as TUMBLE_START is about, and which part of it it means."""
+    """Return the window that a function such as TUMBLE_START refers to, and the part that it returns."""
     kind, _, part = name.rpartition("_")
     return (kind, part) if kind in _PARAMETERS and kind not in _OF_SPARK and part in _PARTS else None
 
 
 def _window(call: exp.Expr) -> tuple[TimeWindow, exp.Expr]:
-    """The window that a function speaks of, and the time that it is of. Raises Refusal."""
-    assert isinstance(call, exp.Anonymous), "functions of windows have no syntax of their own"
+    """Return the window that a function refers to, and the time of its rows. Raises Refusal."""
+    assert isinstance(call, exp.Anonymous), "sqlglot parses window functions as unknown functions"
     name = word(call)
     if (about := _auxiliary(name)) is not None:
         name, part = about
         if part == "PROCTIME":
-            raise Refusal("the time at which a row is processed is PROCTIME(): write that in its place", call)
+            raise Refusal("the processing time of a row is PROCTIME(): write PROCTIME() instead", call)
     kind, lengths, least = _PARAMETERS[name]
     given = call.expressions[1:]
     if not least <= len(given) <= len(lengths):
         shown = [each.lower() for each in lengths[:least]] + [f"[{each.lower()}]" for each in lengths[least:]]
-        raise Refusal(f"{name} is written {name}(time, {', '.join(shown)})", call)
+        raise Refusal(f"{name} must be written {name}(time, {', '.join(shown)})", call)
     return time_window(kind, dict(zip(lengths, given, strict=False)), call), call.expressions[0]
 
 
 def _moment(time: exp.Expr, rows: LogicalNode) -> exp.Expr:
-    """The time of a row; of a window, as which Spark takes a struct, its last."""
+    """Return the time of a row; for a window, which Spark accepts as a struct, its last time."""
     type_ = type_of(time, by_name(columns(rows)))
     if type_.kind == "record" and [field.name for field in type_.fields] == ["start", "end"]:
         return WindowTime(this=exp.Dot(this=time, expression=exp.to_identifier("end")), by=interval(1))
@@ -149,7 +149,7 @@ def _moment(time: exp.Expr, rows: LogicalNode) -> exp.Expr:
 
 
 def _names(called: Sequence[exp.Expr], scope: Scope) -> frozenset[str]:
-    """The names by which the window goes, as in Spark, where nothing else goes by them."""
+    """Return the names that refer to the window, as in Spark, unless they already mean something else."""
     names = {word(each).lower() for each in called if isinstance(each, exp.Func) and word(each) in _OF_SPARK}
     aliases = {relation.alias.lower() for relation in scope.relations}
     return frozenset(name for name in names - aliases if not scope.knows(exp.column(name)))
@@ -163,14 +163,14 @@ def _column(name: str, table: str, like: exp.Expr) -> exp.Column:
 
 @dataclass(frozen=True)
 class _WindowRewriting:
-    """What becomes of the functions, and of the names of the window."""
+    """Rewrites window functions and the names of the window."""
 
     scope: Scope
     window: GroupWindow | None
     names: frozenset[str]
 
     def select(self, tree: exp.Select) -> exp.Select:
-        """A SELECT with columns for them."""
+        """Return a SELECT with columns in place of window functions."""
         tree = tree.copy()
         tree.set("expressions", [self._item(each) for each in tree.expressions])
         if (group := tree.args.get("group")) is not None:
@@ -192,13 +192,13 @@ class _WindowRewriting:
         return meant
 
     def _group(self, each: exp.Expr) -> list[exp.Expr]:
-        """What stands for one piece of GROUP BY: a window is grouped by where it begins and where it ends."""
+        """Return the replacement for an item of GROUP BY: a window is grouped by its start and its end."""
         if self.window is not None and self._is_window(each.unnest()):
             return [self.window.part("start"), self.window.part("end")]
         return [self._within(each)]
 
     def _within(self, each: exp.Expr) -> exp.Expr:
-        """The same inside of grouping sets, where both are one."""
+        """Return the replacement for an item of grouping sets, in which start and end form one item."""
         if isinstance(each, exp.Tuple | exp.GroupingSets | exp.Rollup | exp.Cube):
             each.set("expressions", [part for inner in each.expressions for part in self._in_set(inner, each)])
             return each
@@ -209,15 +209,15 @@ class _WindowRewriting:
         return parts if len(parts) == 1 or isinstance(around, exp.Tuple) else [exp.Tuple(expressions=parts)]
 
     def _is_window(self, node: exp.Expr) -> bool:
-        """Whether a piece of SQL is the whole window: a call, or its name."""
+        """Return whether a piece of SQL is the whole window: a call, or its name."""
         if isinstance(node, exp.Column):
             return not node.table and node.name.lower() in self.names
         return isinstance(node, exp.Anonymous) and function_of(node) is None and word(node) in _PARAMETERS
 
     def meant(self, node: exp.Expr) -> exp.Expr:
-        """What stands for a piece of SQL, for use by `transform`."""
+        """Return the replacement for a piece of SQL; for use with `transform`."""
         if isinstance(node, exp.Query):
-            # A copy is not looked into, and a subquery has a window of its own.
+            # `transform` does not descend into a copy, and a subquery has a window of its own.
             return node.copy()
         if isinstance(node, exp.Anonymous) and function_of(node) is None and word(node) == _WINDOW_TIME:
             return self._time(node)
@@ -241,7 +241,7 @@ class _WindowRewriting:
         return node
 
     def _time(self, node: exp.Anonymous) -> exp.Expr:
-        """The last microsecond of a window, as Spark has it."""
+        """Return the last microsecond of a window, as in Spark."""
         if len(node.expressions) != 1:
             raise Refusal(f"{_WINDOW_TIME} takes a window", node)
         given = node.expressions[0].unnest()

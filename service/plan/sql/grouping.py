@@ -1,7 +1,7 @@
-"""GROUP BY, HAVING and aggregate functions: one Aggregate, and expressions rewritten over its columns.
+"""GROUP BY, HAVING and aggregate functions: plans one Aggregate, and rewrites expressions over its columns.
 
-Below the Aggregate stands a Project with what groups, arguments and filters are computed from. Equal calls and equal
-group expressions are computed once.
+Below the Aggregate, a Project computes the group expressions, arguments and filters. Equal calls and equal group
+expressions are computed once.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from rowkind.service.python.function import PythonFunction
 
 _LONGEST = 30
 _NOT_GROUPED = (
-    "the column {0} is neither in GROUP BY nor inside of an aggregate function: group by it, or write MAX({0}) or "
+    "the column {0} is neither in GROUP BY nor inside an aggregate function: group by it, or write MAX({0}) or "
     "ANY_VALUE({0})"
 )
 
 
 def calls(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The outermost calls of aggregate functions in an expression."""
+    """Yield the outermost calls of aggregate functions in an expression."""
     if is_aggregate(node) and not is_window_function(node):
         yield node
     else:
@@ -58,7 +58,10 @@ def calls(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _not_grouped(column: exp.Column) -> Refusal:
-    """The refusal of a column, or of the function around it that there is not and that may be meant to aggregate."""
+    """Return the refusal of a column that is not grouped.
+
+    If an unknown function contains the column, refuse the function: it may be meant to aggregate.
+    """
     around: exp.Expr | None = column
     while around is not None:
         if is_unknown(around):
@@ -68,16 +71,18 @@ def _not_grouped(column: exp.Column) -> Refusal:
 
 
 def no_aggregates(node: exp.Expr | None, clause: str) -> None:
-    """Refuse aggregate functions where rows are not grouped yet; those in subqueries are theirs."""
+    """Refuse aggregate functions where rows are not grouped yet. Those inside subqueries belong to the subqueries."""
     for each in outside_queries(node) if node is not None else ():
         if is_aggregate(each) and not is_window_function(each):
             raise Refusal(
-                f"an aggregate function cannot stand in {clause}: write HAVING, or compute it in a derived table", each
+                f"aggregate functions are not allowed in {clause}: write HAVING, or compute the value in a "
+                "derived table",
+                each,
             )
 
 
 def stem(node: exp.Expr) -> str:
-    """A short name that reminds of an expression."""
+    """Return a short name derived from an expression."""
     text = re.sub(r"[^a-z0-9]+", "_", re.sub(r"\b\w+\.", "", show(node).lower())).strip("_")
     return text[:_LONGEST].rstrip("_") or "value"
 
@@ -86,8 +91,8 @@ def stem(node: exp.Expr) -> str:
 class Grouping:
     """Collects the groups and calls of one SELECT.
 
-    `below` are the rows that are grouped; `later` are columns that stand for subqueries and are there only afterwards.
-    With `sets` group columns have names of their own, for calls still read what they are made of.
+    `below` are the rows that are grouped. `later` are columns that stand for subqueries and exist only after grouping.
+    With `sets`, group columns have names of their own, because calls still read the original columns.
     """
 
     below: LogicalNode
@@ -106,7 +111,7 @@ class Grouping:
         self._types = by_name(columns(self.below))
 
     def group_by(self, node: exp.Expr, at: exp.Expr, name: str = "") -> str:
-        """Group by a resolved expression; gives the column that holds it. Raises Refusal."""
+        """Group by a resolved expression; return the column that holds it. Raises Refusal."""
         bare = node.unnest()
         for call in calls(bare):
             raise Refusal("an aggregate function cannot be grouped by: group by columns that are not aggregated", call)
@@ -118,7 +123,10 @@ class Grouping:
         return self._groups[bare]
 
     def link_by(self, node: exp.Expr, at: exp.Expr) -> str:
-        """Group by what links a subquery to a row around it, in every set; gives its column. Raises Refusal."""
+        """Group by an expression that links a subquery to an outer row, in every grouping set; return its column.
+
+        Raises Refusal.
+        """
         if not self.in_sets:
             return self.group_by(node, at)
         bare = node.unnest()
@@ -135,7 +143,7 @@ class Grouping:
 
     @property
     def of_empty(self) -> dict[str, exp.Expr]:
-        """What stands for columns of calls that are not NULL, but 0 or without elements, where a row is missing."""
+        """Replacements for columns of calls that are 0 or an empty array, not NULL, if the row is missing."""
         found: dict[str, exp.Expr] = {}
         for name, call in self._built.items():
             if call.function == "count":
@@ -145,7 +153,10 @@ class Grouping:
         return found
 
     def over(self, node: exp.Expr, name: str = "") -> exp.Expr:
-        """A resolved expression over the aggregate's columns; `name` is what it is called itself. Raises Refusal."""
+        """Rewrite a resolved expression over the aggregate's columns. Raises Refusal.
+
+        `name` is the expression's own column name.
+        """
         whole = node.unnest()
 
         def rewritten(each: exp.Expr) -> exp.Expr:
@@ -163,7 +174,7 @@ class Grouping:
         return node.transform(rewritten)
 
     def aggregate(self, *, is_global: bool, at: exp.Expr, split: exp.Expr | None) -> LogicalAggregate:
-        """The rows in groups. Raises Refusal."""
+        """Return the grouped rows. Raises Refusal."""
         if not any(call.distinct for call in self._built.values()):
             no_split(split)
         inputs = [*self._groups.values(), *self._linked.values()]
@@ -185,12 +196,12 @@ class Grouping:
 
     def _grouping(self, node: exp.Grouping | exp.GroupingId) -> exp.Expr:
         if self.sets is None:
-            raise Refusal(f"{word(node)} belongs to GROUP BY with GROUPING SETS, ROLLUP or CUBE", node)
+            raise Refusal(f"{word(node)} is allowed only with GROUPING SETS, ROLLUP or CUBE", node)
         if isinstance(node, exp.Grouping) and len(node.expressions) != 1:
-            raise Refusal("GROUPING takes one column: write GROUPING_ID for several", node)
+            raise Refusal("GROUPING takes one column: for several columns, write GROUPING_ID", node)
         for each in node.expressions:
             if self._groups.get(each.unnest()) not in self.sets.names:
-                raise Refusal(f"{word(node)} takes columns of GROUP BY, and this is none", each)
+                raise Refusal(f"{word(node)} takes columns of GROUP BY, and this is not one of them", each)
         names = [self._groups[each.unnest()] for each in node.expressions] or list(self.sets.names)
         found = self.sets.grouping(names)
         return exp.cast(found, "INT") if isinstance(node, exp.Grouping) else found
@@ -223,27 +234,29 @@ class Grouping:
         return self._calls[asked]
 
     def _check_part(self, part: exp.Expr, call: exp.Expr) -> None:
-        """Refuse what cannot stand inside of a call."""
+        """Refuse expressions that cannot be used inside a call."""
         for inner in calls(part):
-            raise Refusal("an aggregate function cannot stand inside of another: use a derived table", inner)
+            raise Refusal("aggregate functions cannot be nested: compute the inner one in a derived table", inner)
         for window in part.find_all(exp.Window):
-            raise Refusal("a window function cannot be aggregated right here: use a derived table", window)
+            raise Refusal(
+                "a window function cannot be aggregated in the same SELECT: compute it in a derived table", window
+            )
         if reads(part) & self.later:
-            raise Refusal("a subquery cannot stand inside of an aggregate function: use a derived table", call)
+            raise Refusal("a subquery is not allowed inside an aggregate function: use a derived table", call)
 
     def _check_types(self, asked: ParsedCall, types: Sequence[Type], at: exp.Expr) -> None:
-        """Refuse a filter that is no condition, and values that cannot be compared where they have to be."""
+        """Refuse a filter that is not a condition, and values that must be comparable but are not."""
         if asked.filter is not None:
             compile_condition([asked.filter], self._types)
         for type_ in types:
             if asked.distinct and not type_.orderable:
-                raise Refusal(f"a {type_.sql} cannot be counted by DISTINCT: use fields of it, or a key", at)
+                raise Refusal(f"DISTINCT cannot be used with type {type_.sql}: use the value's fields, or a key", at)
         for each in _ordered(asked):
             if not (type_ := self._type(each, at)).orderable:
-                raise Refusal(f"a {type_.sql} has no order: take a field of it, or a key", each)
+                raise Refusal(f"values of type {type_.sql} have no order: use one of their fields, or a key", each)
 
     def _of_text(self, asked: ParsedCall, at: exp.Expr) -> ParsedCall:
-        """The call over text, as which Spark takes numbers and times."""
+        """Return the call over text, to which Spark converts numbers and times."""
         (argument,) = asked.arguments
         if family(self._type(argument, at)) in (None, "string", "binary", "null"):
             return asked
@@ -254,7 +267,7 @@ class Grouping:
         return OrderColumn(column, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
 
     def _argument(self, node: exp.Expr, filter_: exp.Expr | None) -> str:
-        """The column of an argument, which is computed only for rows that FILTER lets through if it may fail."""
+        """Return the column of an argument; if the argument may fail, it is computed only for rows that pass FILTER."""
         if filter_ is None or not may_fail(node):
             return self._column(node)
         guarded = exp.Case(ifs=[exp.If(this=filter_.copy(), true=node.copy())])
@@ -263,7 +276,7 @@ class Grouping:
     def _check_orderable(self, node: exp.Expr, at: exp.Expr) -> None:
         type_ = self._type(node, at)
         if not type_.orderable:
-            raise Refusal(f"a {type_.sql} cannot be grouped by: group by fields of it, or by a key", at)
+            raise Refusal(f"values of type {type_.sql} cannot be grouped by: group by their fields, or by a key", at)
 
     def _type(self, node: exp.Expr, at: exp.Expr) -> Type:
         if reads(node) & self.later:
@@ -271,7 +284,7 @@ class Grouping:
         return type_of(node, self._types)
 
     def _column(self, node: exp.Expr, name: str = "", like: exp.Expr | None = None) -> str:
-        """The column of the Project below that holds an expression; where it has no `name`, one that reminds of it."""
+        """Return the column of the Project below that holds an expression; its default name reflects the expression."""
         if isinstance(node, exp.Column):
             return node.name
         if node not in self._computed:
@@ -287,21 +300,24 @@ def _ordered(asked: ParsedCall) -> list[exp.Expr]:
 
 
 def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:
-    """Each row of a node once. Raises Refusal for columns that cannot be compared."""
+    """Return each row of a node once. Raises Refusal for columns that cannot be compared."""
     for name, type_ in columns(node).items():
         if not type_.orderable:
             spelled = name.rpartition(".")[2]
-            raise Refusal(f"{spelled} is a {type_.sql}, which cannot be compared: select fields of it, or a key", at)
+            raise Refusal(f"{spelled} has type {type_.sql}, which cannot be compared: select its fields, or a key", at)
     return LogicalAggregate(LogicalInput(node), tuple(columns(node)), {}, False, at)
 
 
 def group_expressions(
     group: exp.Group, columns_: SelectList, resolve: Callable[[exp.Expr], exp.Expr]
 ) -> Iterator[tuple[exp.Expr, exp.Expr]]:
-    """What GROUP BY says, names resolved, and where it says so: expressions, positions, or ALL. Raises Refusal."""
+    """Yield the resolved group expressions, each with its place in GROUP BY: expressions, positions or ALL.
+
+    Raises Refusal.
+    """
     for each in written_columns(group) if grouping_sets(group) is not None else group.expressions:
         if isinstance(each, exp.Tuple):
-            raise Refusal("GROUP BY takes columns without parentheses around them: GROUP BY a, b", each)
+            raise Refusal("columns in GROUP BY cannot be in parentheses: write GROUP BY a, b", each)
         item = columns_.position(each)
         yield resolve(each) if item is None else item.expression, each
     if group.args.get("all"):

@@ -1,14 +1,14 @@
-"""GROUPING SETS, ROLLUP and CUBE: which columns each set groups by, and what tells the sets apart.
+"""GROUPING SETS, ROLLUP and CUBE: the columns that each set groups by, and the id that distinguishes the sets.
 
     GROUP BY a, ROLLUP(b, c)                  (a, b, c), (a, b), (a)
     GROUP BY CUBE(a, b)                       (a, b), (a), (b), ()
     GROUP BY GROUPING SETS ((a, b), ROLLUP(c))    (a, b), (c), ()
     GROUP BY a, b WITH ROLLUP                 as ROLLUP(a, b)
 
-Each row becomes one for each set, with the set's grouping id: a bit for each group column, the first the highest, which
-is 1 where the set leaves the column out; and equal sets are numbered in the bits above. Columns that the set leaves out
-are NULL from there on, and the rows are grouped by all columns and the id. As in Spark there is a row of the set ()
-only where there are rows, but for GROUPING SETS (()) alone, which is no GROUP BY at all.
+Each row is repeated once for each set, with the set's grouping id. The id has a bit for each group column, the first
+column having the highest bit; the bit is 1 if the set omits the column. The bits above number equal sets. Columns that
+a set omits are NULL from there on, and the rows are grouped by all columns and the id. As in Spark, the set () has a
+row only if there are rows. The exception is GROUPING SETS (()) alone, which is the same as no GROUP BY.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ _MOST_SETS = 4096
 _MOST_COLUMNS = 48
 
 GroupingSet = tuple[exp.Expr, ...]
-"""What a set groups by, as written in the SQL."""
+"""The expressions that a set groups by, as written in the SQL."""
 
 
 @dataclass(frozen=True)
 class GroupingSets:
-    """The sets of a GROUP BY, in order, over the group columns `names`, and the column `id` that tells them apart."""
+    """The sets of a GROUP BY, in order, over the group columns `names`.
+
+    The column `id` distinguishes the sets.
+    """
 
     sets: tuple[frozenset[str], ...]
     names: tuple[str, ...]
@@ -53,9 +56,9 @@ class GroupingSets:
         return tuple(found)
 
     def expanded(self, rows: LogicalNode, sources: Mapping[str, exp.Expr]) -> LogicalNode:
-        """The rows once for each set, with the columns of `sources`, and those of the group NULL outside of their set.
+        """Return the rows once for each set, with the columns of `sources`; group columns are NULL outside their sets.
 
-        `sources` says what group columns and others are computed from.
+        `sources` defines the expressions from which group columns and other columns are computed.
         """
         path, _, name = self.id.rpartition(".")
         place = f"{path}.#{name}" if path else f"#{name}"
@@ -70,7 +73,7 @@ class GroupingSets:
         return LogicalProject(expand, {**outputs, self.id: resolved(self.id)})
 
     def grouping(self, names: Sequence[str]) -> exp.Expr:
-        """The grouping id over some of the group columns: the first has the highest bit."""
+        """Return the grouping id over some of the group columns; the first has the highest bit."""
         if list(names) == list(self.names) and len(set(self.sets)) == len(self.sets):
             return resolved(self.id)
         values: dict[int, list[int]] = {}
@@ -83,7 +86,7 @@ class GroupingSets:
         return exp.Case(ifs=ifs, default=_bigint(0)) if ifs else _bigint(0)
 
     def _within(self, name: str, below: str) -> exp.Expr:
-        """A column as it is in the rows of the sets that have it."""
+        """Return a column as it is in the rows of the sets that contain it."""
         if name not in self.names:
             return resolved(below)
         ids = [id_ for id_, each in zip(self.ids, self.sets, strict=True) if name in each]
@@ -99,7 +102,7 @@ class GroupingSets:
 
 
 def grouping_sets(group: exp.Group) -> tuple[GroupingSet, ...] | None:
-    """The sets of a GROUP BY, in order, None where it has columns only. Raises Refusal."""
+    """Return the sets of a GROUP BY, in order; None if it has only columns. Raises Refusal."""
     if group.args.get("totals"):
         raise Refusal("WITH TOTALS is not supported: write GROUP BY ROLLUP(…)", group)
     columns = [_members(each) for each in group.expressions]
@@ -108,18 +111,20 @@ def grouping_sets(group: exp.Group) -> tuple[GroupingSet, ...] | None:
     if group.args.get("cube"):
         return _checked(_cube(columns, group), group)
     if (written := group.args.get("grouping_sets")) is not None:
-        # The columns before GROUPING SETS only say in which order their bits are.
+        # The columns before GROUPING SETS determine only the order of their bits.
         return _checked([each for sets in written for each in _sets(sets)], group)
     if not any(isinstance(each, _SETS) or _is_empty(each) for each in group.expressions):
         return None
     factors = list(map(_sets, group.expressions))
     if prod(map(len, factors)) > _MOST_SETS:
-        raise Refusal(f"these are {prod(map(len, factors))} grouping sets: there can be {_MOST_SETS}", group)
+        raise Refusal(
+            f"there are {prod(map(len, factors))} grouping sets, but at most {_MOST_SETS} are supported", group
+        )
     return _checked([sum(parts, ()) for parts in product(*factors)], group)
 
 
 def written_columns(group: exp.Group) -> Iterator[exp.Expr]:
-    """All that some set groups by, in the order in which it is first written."""
+    """Yield all expressions that some set groups by, in the order in which they first appear."""
     for each in (*group.expressions, *(group.args.get("grouping_sets") or [])):
         yield from _written(each)
 
@@ -152,7 +157,11 @@ def _rollup(parts: Sequence[GroupingSet]) -> list[GroupingSet]:
 
 def _cube(parts: Sequence[GroupingSet], at: exp.Expr) -> list[GroupingSet]:
     if 1 << len(parts) > _MOST_SETS:
-        raise Refusal(f"CUBE of {len(parts)} columns has {1 << len(parts)} grouping sets: write those of interest", at)
+        raise Refusal(
+            f"CUBE of {len(parts)} columns has {1 << len(parts)} grouping sets: list the needed ones with GROUPING "
+            "SETS",
+            at,
+        )
     return [
         sum((part for part, taken in zip(parts, choice, strict=True) if taken), ())
         for choice in product((True, False), repeat=len(parts))
@@ -169,9 +178,9 @@ def _is_empty(node: exp.Expr) -> bool:
 
 def _checked(sets: list[GroupingSet], group: exp.Group) -> tuple[GroupingSet, ...]:
     if len(sets) > _MOST_SETS:
-        raise Refusal(f"these are {len(sets)} grouping sets: there can be {_MOST_SETS}", group)
+        raise Refusal(f"there are {len(sets)} grouping sets, but at most {_MOST_SETS} are supported", group)
     if sum(1 for _ in written_columns(group)) > _MOST_COLUMNS:
-        raise Refusal(f"grouping sets may have {_MOST_COLUMNS} columns", group)
+        raise Refusal(f"grouping sets can have at most {_MOST_COLUMNS} columns", group)
     return tuple(sets)
 
 

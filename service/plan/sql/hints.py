@@ -1,6 +1,6 @@
 """Hints: `/*+ STATE_TTL('orders' = '7d retract'), SKEW('orders'), ORDERED, SPLIT_DISTINCT, UNBOUNDED_RANK */`.
 
-They stand behind SELECT.
+Hints follow SELECT.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.query import SkewHint, TtlHint
 from rowkind.service.plan.syntax import sql_text
 
-_KNOWN = "STATE_TTL('alias' = '7d'), SKEW('alias'), ORDERED, SPLIT_DISTINCT and UNBOUNDED_RANK are"
+_KNOWN = "supported hints are STATE_TTL('alias' = '7d'), SKEW('alias'), ORDERED, SPLIT_DISTINCT and UNBOUNDED_RANK"
 _BARE = ("ORDERED", "SPLIT_DISTINCT", "UNBOUNDED_RANK")
 _SHARDS_OF_A_HOT_KEY = 8
 
@@ -27,7 +27,10 @@ _Hint = TypeVar("_Hint")
 
 @dataclass(frozen=True)
 class Hints:
-    """The hints of a SELECT: STATE_TTL and SKEW by alias in lower case, its SPLIT_DISTINCT and UNBOUNDED_RANK."""
+    """The hints of a SELECT.
+
+    STATE_TTL and SKEW are by alias in lower case; `split` is SPLIT_DISTINCT, and `unbounded` is UNBOUNDED_RANK.
+    """
 
     times: Mapping[str, TtlHint]
     skews: Mapping[str, SkewHint]
@@ -36,7 +39,7 @@ class Hints:
 
 
 def read_hints(tree: exp.Select) -> Hints:
-    """The hints of a SELECT. Raises Refusal."""
+    """Return the hints of a SELECT. Raises Refusal."""
     times: dict[str, TtlHint] = {}
     skews: dict[str, SkewHint] = {}
     split: exp.Expr | None = None
@@ -50,27 +53,27 @@ def read_hints(tree: exp.Select) -> Hints:
             skews |= _skews(each)
         elif name in _BARE:
             if each.expressions:
-                raise Refusal(f"the hint {name} is written without arguments", each)
+                raise Refusal(f"the hint {name} takes no arguments", each)
             split = each if name == "SPLIT_DISTINCT" else split
             unbounded = each if name == "UNBOUNDED_RANK" else unbounded
         elif not isinstance(each, exp.Expr):
-            raise Refusal(f"the hint {each!s} is not understood; {_KNOWN}", hints)
+            raise Refusal(f"the hint {each!s} cannot be parsed; {_KNOWN}", hints)
         else:
             raise Refusal(f"the hint {sql_text(each)} is not supported; {_KNOWN}", each)
     return Hints(times, skews, split, unbounded)
 
 
 def is_ordered(at: exp.Expr) -> bool:
-    """Whether a join or subquery stands in a SELECT with the hint ORDERED, which keeps the written order."""
+    """Return whether a join or subquery is in a SELECT with the hint ORDERED, which keeps the written order."""
     select = at.parent_select
     hints = None if select is None else select.args.get("hint")
     return hints is not None and any(each.name.upper() == "ORDERED" for each in hints.expressions)
 
 
 def no_split(split: exp.Expr | None) -> None:
-    """Refuse the hint SPLIT_DISTINCT where nothing is there to split."""
+    """Refuse the hint SPLIT_DISTINCT where there is nothing to split."""
     if split is not None:
-        raise Refusal("SPLIT_DISTINCT is for COUNT, SUM or AVG with DISTINCT, of which there is none here", split)
+        raise Refusal("SPLIT_DISTINCT needs COUNT, SUM or AVG with DISTINCT, and this SELECT has none", split)
 
 
 def _times(hint: exp.Anonymous) -> dict[str, TtlHint]:
@@ -78,8 +81,7 @@ def _times(hint: exp.Anonymous) -> dict[str, TtlHint]:
     for pair in hint.expressions:
         if not (isinstance(pair, exp.EQ) and pair.right.is_string):
             raise Refusal(
-                "the hint STATE_TTL is written STATE_TTL('alias' = '7d'), or '7d retract' where what expires is to be "
-                "taken back",
+                "the hint STATE_TTL must be written STATE_TTL('alias' = '7d'), or '7d retract' to retract expired rows",
                 hint,
             )
         length, _, word = str(pair.right.this).strip().rpartition(" ")
@@ -97,16 +99,18 @@ def _skews(hint: exp.Anonymous) -> dict[str, SkewHint]:
     for each in hint.expressions:
         name, shards = (each.left, each.right) if isinstance(each, exp.EQ) else (each, None)
         if not name.is_string or not (shards is None or shards.is_int):
-            raise Refusal("the hint SKEW is written SKEW('alias'), or SKEW('alias' = 32) for so many shards", hint)
+            raise Refusal(
+                "the hint SKEW must be written SKEW('alias'), or SKEW('alias' = 32) to set the number of shards", hint
+            )
         count = _SHARDS_OF_A_HOT_KEY if shards is None else int(shards.name)
         if not 2 <= count <= MOST_SALTS:
-            raise Refusal(f"SKEW: rows are spread over 2 to {MOST_SALTS} shards", shards)
+            raise Refusal(f"SKEW: the number of shards must be from 2 to {MOST_SALTS}", shards)
         skews[name.name.lower()] = SkewHint(count, name)
     return skews
 
 
 def spoken(path: str, invented: set[str]) -> str:
-    """A relation's path as the user knows it: without the parts that no alias stands for."""
+    """Return a relation's path as the user knows it: without the parts that the planner invented."""
     kept, so_far = [], ""
     for part in path.split("."):
         so_far += f"{part}."
@@ -116,7 +120,11 @@ def spoken(path: str, invented: set[str]) -> str:
 
 
 def by_path(hints: Mapping[str, _Hint], paths: set[str], invented: set[str]) -> dict[str, _Hint]:
-    """Hints by the paths of relations: those that are called so, or are so in a subquery or in an input of a UNION."""
+    """Return hints by the paths of the relations to which they apply.
+
+    A hint applies to the relation with its path. If there is none, it applies to relations whose paths are equal
+    without the parts that the planner invented for subqueries and inputs of a UNION.
+    """
     found: dict[str, _Hint] = {}
     for name, hint in hints.items():
         meant = {name} & paths or {path for path in paths if spoken(path, invented) == spoken(name, invented)}

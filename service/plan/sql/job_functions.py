@@ -1,4 +1,4 @@
-"""The functions of a job in its SQL: each call of one is marked with it, wherever it stands."""
+"""Finds calls of the job's functions in SQL, and marks each call with its function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rowkind.service.python.function import PythonFunction
 
 
 def job_functions(job: Job) -> Mapping[str, PythonFunction]:
-    """The functions of a job by their names in capitals; each can be loaded. Raises JobError."""
+    """Return the functions of a job by upper-case name; each can be loaded. Raises JobError."""
     code = job.python()
     if code is None:
         return {}
@@ -37,7 +37,7 @@ def job_functions(job: Job) -> Mapping[str, PythonFunction]:
 
 
 def with_functions(tree: exp.Expr, functions: Mapping[str, PythonFunction]) -> exp.Expr:
-    """The tree with the calls of these functions marked."""
+    """Return the tree with the calls of these functions marked."""
     for node in tree.find_all(exp.Anonymous) if functions else ():
         if (function := functions.get(node.name.upper())) is not None:
             node.set(FUNCTION, function)
@@ -48,11 +48,11 @@ def _function(job: Job, name: str, code: Code) -> PythonFunction:
     of = job.functions[name]
     written = sqlglot.parse_one(f"SELECT {name}(x)", read=RowkindSql).expressions[0]
     if name.upper() in FUNCTIONS or name.upper() in NAMES or not isinstance(written, exp.Anonymous):
-        raise FunctionError(f"{name.upper()} is a function of SQL: give yours another name")
+        raise FunctionError(f"{name.upper()} is the name of an SQL function: give your function another name")
     try:
         parameters, gives = tuple(map(duckdb, of.takes)), duckdb(of.result)
     except KeyError as error:
-        raise FunctionError(f"{error.args[0]} is a type that cannot be computed with") from None
+        raise FunctionError(f"{error.args[0]} is a type that expressions cannot compute with") from None
     function = PythonFunction(
         name=name,
         kind=of.kind,

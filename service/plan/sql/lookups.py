@@ -1,15 +1,15 @@
-"""Joins in which each left row meets the right row that is valid at its time, or all that are there when it comes.
+"""Joins in which each left row matches the right row that is valid at its time, or the rows that exist when it arrives.
 
     JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.currency        the version of the key at that time
-    JOIN last_rates FOR SYSTEM_TIME AS OF o.ts AS r ON …                         the same of a view of the last rows
-    JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON …                        what is there when the left row comes
-    JOIN rates FOR SYSTEM_TIME AS OF o.p AS r ON …                               the same, where p is PROCTIME()
+    JOIN last_rates FOR SYSTEM_TIME AS OF o.ts AS r ON …                         likewise, for a view of the last rows
+    JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON …                        the rows when the left row arrives
+    JOIN rates FOR SYSTEM_TIME AS OF o.p AS r ON …                               the same, if p is PROCTIME()
     ASOF JOIN rates AS r ON o.currency = r.currency AND o.ts >= r.ts             the nearest row, as in DuckDB
     ASOF JOIN rates AS r MATCH_CONDITION (o.ts >= r.ts) ON …                     as in Snowflake
 
-With LEFT, a row that meets none is padded. Of the row that is met by its key the other conditions in ON are asked
-above: with LEFT, a row of which they are not true is none. Where several may be met, what they say of the right side
-alone is asked below.
+With LEFT, a row without a match is null-padded. If a left row can match only one row by its key, the other conditions
+in ON are evaluated after the lookup: with LEFT, a matched row for which they are not true counts as no match. If it can
+match several rows, conditions on the right side alone are evaluated before the lookup.
 """
 
 from __future__ import annotations
@@ -41,17 +41,20 @@ _COMPARISONS: Mapping[type[exp.Expr], tuple[Comparison, Comparison]] = {
     exp.LTE: ("<=", ">="),
     exp.LT: ("<", ">"),
 }
-"""As it is written, and with its sides exchanged."""
+"""Each comparison as written, and with its sides exchanged."""
 
 _Compared = tuple[exp.Expr, Comparison, exp.Expr]
-"""A time of the left side, how it compares, and with what of the right side."""
+"""A time of the left side, the comparison, and a time of the right side."""
 
 _PROCESSING = ("PROCTIME", "NOW", "CURRENT_TIMESTAMP")
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """What a JOIN says of time: `at` is FOR SYSTEM_TIME AS OF, None for an ASOF JOIN; `match` its MATCH_CONDITION."""
+    """The time clauses of a JOIN.
+
+    `at` is FOR SYSTEM_TIME AS OF, None for an ASOF JOIN; `match` is its MATCH_CONDITION.
+    """
 
     join: exp.Join
     at: exp.Expr | None
@@ -60,7 +63,7 @@ class Lookup:
 
     @property
     def by_arrival(self) -> bool:
-        """Whether it is by processing time."""
+        """Whether the lookup is by processing time."""
         at = self.at
         return isinstance(at, exp.CurrentTimestamp) or (
             isinstance(at, exp.Anonymous) and not at.expressions and at.name.upper() in _PROCESSING
@@ -68,7 +71,7 @@ class Lookup:
 
 
 def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
-    """What a join says of time, and the join without it; None where it says nothing. Raises Refusal."""
+    """Return the time clauses of a join, and the join without them; None if it has none. Raises Refusal."""
     version = join.this.args.get("version")
     asof = str(join.args.get("method") or "").upper() == "ASOF"
     if version is None and not asof:
@@ -80,14 +83,14 @@ def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
     side, kind = (str(join.args.get(name) or "").upper() for name in ("side", "kind"))
     what = "ASOF" if asof else "FOR SYSTEM_TIME AS OF"
     if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
-        raise Refusal(f"{what} goes with JOIN and LEFT JOIN: each left row meets one row, or none", join.this)
+        raise Refusal(f"{what} is only for JOIN and LEFT JOIN: each left row matches one row, or none", join.this)
     at = None
     if version is not None:
         if asof:
-            raise Refusal("ASOF JOIN and FOR SYSTEM_TIME AS OF say the same: write one of them", join.this)
+            raise Refusal("ASOF JOIN and FOR SYSTEM_TIME AS OF cannot be combined: use one of them", join.this)
         at = version.args.get("expression")
         if version.name.upper() != "TIMESTAMP" or version.args.get("kind") != "AS OF" or at is None:
-            raise Refusal("write FOR SYSTEM_TIME AS OF and a time of the left side, or PROCTIME()", join.this)
+            raise Refusal("FOR SYSTEM_TIME AS OF must be followed by a time of the left side, or PROCTIME()", join.this)
     found = Lookup(join, at, join.args.get("match_condition"), side == "LEFT")
     return found, plain
 
@@ -95,7 +98,7 @@ def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
 def looked_up(
     said: Lookup, left: LogicalNode, right: LogicalNode, on: Sequence[exp.Expr], at: exp.Expr | None
 ) -> LogicalNode:
-    """The lookup in `right`, by what ON, USING and MATCH_CONDITION say, and the time `at` of the left side.
+    """Return the lookup in `right` given by ON, USING and MATCH_CONDITION, at the time `at` of the left side.
 
     Raises Refusal.
     """
@@ -118,13 +121,16 @@ def looked_up(
 
 
 def _with_fewer(found: LogicalLookup, others: Sequence[exp.Expr]) -> LogicalLookup:
-    """A lookup that pads, and of several rows those for which these conditions hold."""
+    """Return a null-padding lookup that finds only rows for which these conditions are true.
+
+    Raises Refusal if a condition reads the left side.
+    """
     theirs = columns(found.right.input).keys()
     for each in others:
         if not reads(each) <= theirs:
             raise Refusal(
-                "a row of LEFT JOIN … FOR SYSTEM_TIME AS OF PROCTIME() may meet several here, and is padded if there "
-                "is none: beside equalities, ON says which by columns of the right side alone",
+                "a LEFT JOIN … FOR SYSTEM_TIME AS OF PROCTIME() that can match several rows may have only "
+                "equalities and conditions on right-side columns in ON",
                 each,
             )
     return replace(found, right=LogicalInput(LogicalFilter(found.right.input, tuple(others))))
@@ -133,27 +139,27 @@ def _with_fewer(found: LogicalLookup, others: Sequence[exp.Expr]) -> LogicalLook
 def _found(
     said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr | None
 ) -> LogicalLookup:
-    """Each left row with what its key has by FOR SYSTEM_TIME AS OF."""
+    """Return each left row with the rows that FOR SYSTEM_TIME AS OF finds for its key. Raises Refusal."""
     if said.by_arrival or (at is not None and _is_processing_time(at, left)):
         return _by_arrival(said, left, right, equal)
-    assert at is not None, "what is not by processing time is by a time of the left side"
+    assert at is not None, "a lookup that is not by processing time has a time of the left side"
     if not reads(at):
         raise Refusal(
-            "FOR SYSTEM_TIME AS OF takes a time of the left side, such as o.ts, or PROCTIME(): each left row meets the "
-            "row that is valid at its own time",
+            "FOR SYSTEM_TIME AS OF must be followed by a time of the left side, such as o.ts, or by PROCTIME(): "
+            "each left row matches the right row that is valid at that time",
             said.join.this,
         )
     return _by_version(said, left, right, equal, at)
 
 
 def _is_processing_time(at: exp.Expr, left: LogicalNode) -> bool:
-    """Whether a time of the left side is the one at which its row is processed."""
+    """Return whether a time of the left side is the processing time of its row."""
     time = event_times(left).get(at.unnest().name) if isinstance(at.unnest(), exp.Column) else None
     return time is not None and time.kind == "time" and is_processing_time(time)
 
 
 def _is_equality(condition: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool:
-    """Whether a condition says that something of the left side is something of the right one."""
+    """Return whether a condition is an equality between the left side and the right side."""
     node = condition.unnest()
     if not isinstance(node, exp.EQ | exp.NullSafeEQ):
         return False
@@ -161,7 +167,7 @@ def _is_equality(condition: exp.Expr, left: LogicalNode, right: LogicalNode) -> 
 
 
 def _sides(node: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool | None:
-    """Whether a comparison has the left side on its right; None where it does not compare the two."""
+    """Return whether a comparison has the left side on its right; None if it does not compare the two sides."""
     a, b = reads(node.this), reads(node.expression)
     mine, theirs = columns(left).keys(), columns(right).keys()
     if a and b and a <= mine and b <= theirs:
@@ -170,21 +176,24 @@ def _sides(node: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool | None
 
 
 def _one_comparison(said: Lookup, others: Sequence[exp.Expr], left: LogicalNode, right: LogicalNode) -> _Compared:
-    """The comparison of times in an ASOF JOIN: what of the left side, how, and what of the right side."""
+    """Return the comparison of times in an ASOF JOIN: its left time, the operator, and its right time.
+
+    Raises Refusal.
+    """
     written = [*others, *([said.match] if said.match is not None else [])]
     for each in written:
         node = each.unnest()
         turned = _sides(node, left, right) if type(node) in _COMPARISONS else None
         if turned is None:
             raise Refusal(
-                "ASOF JOIN takes equalities of the two sides and one comparison of a time of each, such as "
-                "a.ts >= b.ts: move this condition to WHERE, or into a subquery",
+                "ASOF JOIN can have only equalities between the two sides and one comparison of their times, "
+                "such as a.ts >= b.ts: move this condition to WHERE, or into a subquery",
                 each,
             )
     if len(written) != 1:
         raise Refusal(
-            f"ASOF JOIN needs one comparison of a time of each side, such as a.ts >= b.ts, and here "
-            f"{'is none' if not written else f'are {len(written)}'}",
+            "ASOF JOIN needs exactly one comparison of the times of the two sides, such as a.ts >= b.ts, but "
+            f"there {'is none' if not written else f'are {len(written)}'}",
             written[1] if written else said.join.this,
         )
     node = written[0].unnest()
@@ -213,14 +222,17 @@ def _by_time(
 def _by_version(
     said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr
 ) -> LogicalLookup:
-    """The versions of a table with a key, or the rows of one whose key has the time in it, or those of a view."""
+    """Look up the versions of a table with a key.
+
+    If the key contains the time, look up rows by time; a view is looked up by its history. Raises Refusal.
+    """
     if not isinstance(right, LogicalScan):
         return _by_history(said, left, right, equal, at)
     source = right.source
     if source.watermark is None or source.watermark.time.column is None:
         raise Refusal(
-            f"FOR SYSTEM_TIME AS OF needs to know since when a row of {source.table} is valid: give the table a "
-            f"`watermark` with the column that says it, or write ASOF JOIN … MATCH_CONDITION (left.time >= right.time)",
+            f"FOR SYSTEM_TIME AS OF needs the time from which each row of {source.table} is valid: set the "
+            "table's `watermark` to that column, or write ASOF JOIN … MATCH_CONDITION (left.time >= right.time)",
             said.join.this,
         )
     time = right.name(source.watermark.time.column)
@@ -229,10 +241,14 @@ def _by_version(
     if key == given | {time} and given:
         return _by_time(said, left, right, equal, (at, ">=", resolved(time)))
     if not key or key != given:
-        wanted = f"its primary key ({', '.join(source.primary_key)})" if key else "a primary_key, which it lacks"
+        wanted = (
+            f"its primary key ({', '.join(source.primary_key)})"
+            if key
+            else "a primary_key, which the table does not have"
+        )
         raise Refusal(
-            f"FOR SYSTEM_TIME AS OF finds the version of one row of {source.table} by {wanted}: compare all of it "
-            f"with = in ON",
+            f"FOR SYSTEM_TIME AS OF finds a row of {source.table} by {wanted}: compare every column of the key "
+            "with = in ON",
             said.join.this,
         )
     left, own = _with_time(left, at)
@@ -245,20 +261,20 @@ def _by_version(
 def _by_history(
     said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr
 ) -> LogicalLookup:
-    """The rows that a view has had, of which it has the last one of each key."""
+    """Look up the rows that a view has had over time; the view has the last row of each key. Raises Refusal."""
     found = history(right)
     if found is None:
         raise Refusal(
-            "FOR SYSTEM_TIME AS OF a time needs a table with a primary_key and a watermark, or a view that has the "
-            "last row of each key by ROW_NUMBER() OVER (PARTITION BY key ORDER BY time DESC) = 1, and both columns. Of "
-            "any other, write ASOF JOIN … MATCH_CONDITION (left.time >= right.time)",
+            "FOR SYSTEM_TIME AS OF with a time needs a table with a primary_key and a watermark, or a view that "
+            "selects the last row of each key by ROW_NUMBER() OVER (PARTITION BY key ORDER BY time DESC) = 1 "
+            "and has both columns. For other tables, write ASOF JOIN … MATCH_CONDITION (left.time >= right.time)",
             said.join.this,
         )
     equal, given = _of_key(equal, right, found.key)
     if given != found.key:
         raise Refusal(
-            "FOR SYSTEM_TIME AS OF finds the version of one row of the view by the columns of its PARTITION BY: "
-            "compare all of them with = in ON",
+            "FOR SYSTEM_TIME AS OF finds a row of the view by its PARTITION BY columns: compare all of them "
+            "with = in ON",
             said.join.this,
         )
     return _by_time(said, left, found.rows, equal, (at, ">=", found.time))
@@ -271,7 +287,7 @@ def _by_arrival(said: Lookup, left: LogicalNode, right: LogicalNode, equal: tupl
 def _of_key(
     equal: Sequence[exp.Expr], right: LogicalNode, key: AbstractSet[str]
 ) -> tuple[tuple[exp.Expr, ...], frozenset[str]]:
-    """Of equalities those with a column of this key of the right side, each once, and these columns."""
+    """Return the equalities on columns of this key of the right side, one for each column, and these columns."""
     found: dict[str, exp.Expr] = {}
     for each in equal:
         for side in (each.unnest().this.unnest(), each.unnest().expression.unnest()):
@@ -281,15 +297,13 @@ def _of_key(
 
 
 def _with_time(node: LogicalNode, time: exp.Expr) -> tuple[LogicalNode, str]:
-    """The rows with a column that is this time, or this number, and what it is called. Raises Refusal."""
+    """Return the rows with a column that holds this time or number, and the name of the column. Raises Refusal."""
     below = columns(node)
     found = type_of(time, {name: (name, type_) for name, type_ in below.items()})
     if family(found) not in ("timestamp", "local", "date", "integer"):
-        raise Refusal(f"the nearest is looked for by a TIMESTAMP, a DATE or an INT, and this is {found.sql}", time)
+        raise Refusal(f"ASOF JOIN compares TIMESTAMP, DATE or INT values, but this is {found.sql}", time)
     if found.sql == "BIGINT":
-        raise Refusal(
-            "the nearest is looked for by an INT, and this is a BIGINT: write TIMESTAMP_MICROS(…) of it", time
-        )
+        raise Refusal("ASOF JOIN cannot compare BIGINT values: convert them with TIMESTAMP_MICROS(…)", time)
     bare = time.unnest()
     if isinstance(bare, exp.Column):
         return node, bare.name
@@ -300,13 +314,13 @@ def _with_time(node: LogicalNode, time: exp.Expr) -> tuple[LogicalNode, str]:
 
 
 def _check_line(left: Type, right: Type, at: exp.Expr) -> None:
-    """See that two times, or two numbers, are compared. Raises Refusal."""
+    """Check that two times, or two numbers, are compared. Raises Refusal."""
     if (family(left) == "integer") != (family(right) == "integer"):
-        raise Refusal(f"{left.sql} and {right.sql} do not lie on one line: compare two times, or two INT", at)
+        raise Refusal(f"{left.sql} and {right.sql} cannot be compared: compare two times, or two INT", at)
 
 
 def _timed(node: LogicalNode, time: str) -> LogicalNode:
-    """The rows that have a time: the others meet nothing."""
+    """Return the rows that have a time; other rows match nothing."""
     if not columns(node)[time].nullable:
         return node
     return LogicalFilter(node, (exp.Not(this=exp.Is(this=resolved(time), expression=exp.Null())),))

@@ -1,11 +1,11 @@
-"""What DEFINE and MEASURES ask of a match, as columns.
+"""Turns the calls in DEFINE and MEASURES into columns of a match.
 
-    B.price                       LAST(B.price); in DEFINE of B, of the row in question
+    B.price                       LAST(B.price); in DEFINE of B, the current row's
     FIRST(B.price, 2)             Navigation, of a column, or of an expression that becomes one below the operator
     SUM(B.price * B.size)         MatchAggregate, likewise
     CLASSIFIER(), MATCH_NUMBER()  themselves; MATCH_ROWTIME() is the time of the last row
 
-What is over no variable is over all rows of the match. FINAL and RUNNING are told apart where all rows come out.
+A call without a variable covers all rows of the match. FINAL and RUNNING differ only with ALL ROWS PER MATCH.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ _PHYSICAL = ("PREV", "NEXT")
 
 @dataclass
 class Calls:
-    """The calls of one MATCH_RECOGNIZE; `names` has the variables that each name stands for, in small letters.
+    """The calls of one MATCH_RECOGNIZE.
 
-    `computed` are the columns that are to be computed below the operator, `measured` what comes out behind a row, by
-    what it is. `time` is the column with the time of a row.
+    - `names`: the variables that each name stands for; names are in lower case.
+    - `computed`: the columns that are to be computed below the operator.
+    - `measured`: the columns that the operator adds to a row, by call.
+    - `time`: the column with the time of a row.
     """
 
     path: str
@@ -59,15 +61,21 @@ class Calls:
     _defined: int = 0
 
     def condition(self, node: exp.Expr, variable: int) -> tuple[exp.Expr, tuple[CalledColumn, ...]]:
-        """A condition over the columns of a row that is to be of a variable, and what it calls. Raises Refusal."""
+        """Return the condition of a variable over the columns of the row that is tested, and its calls.
+
+        Raises Refusal.
+        """
         called: dict[MatchCall, CalledColumn] = {}
 
         def replaced(each: exp.Expr) -> exp.Expr:
             if isinstance(each, MatchFrame):
-                raise Refusal(f"{each.args['frame']} stands in MEASURES only: DEFINE sees the rows so far", each)
+                raise Refusal(
+                    f"{each.args['frame']} is allowed only in MEASURES: DEFINE sees only the rows so far", each
+                )
             if isinstance(each, exp.Anonymous) and word(each) in _OF_MATCHES:
                 raise Refusal(
-                    f"{word(each)}() stands in MEASURES only, as a match is not known before it is over", each
+                    f"{word(each)}() is allowed only in MEASURES, because a match is known only when it is complete",
+                    each,
                 )
             if isinstance(each, exp.Column | exp.Last):
                 variables, value, offset = self._navigated(each)
@@ -85,7 +93,7 @@ class Calls:
         return node.transform(replaced), tuple(called.values())
 
     def measure(self, node: exp.Expr, *, all_rows: bool) -> exp.Expr:
-        """A measure over the columns that come out. Raises Refusal."""
+        """Return a measure over the columns that the match emits. Raises Refusal."""
 
         def replaced(each: exp.Expr) -> exp.Expr:
             framed = isinstance(each, MatchFrame)
@@ -94,7 +102,9 @@ class Calls:
             call = self._call(asked, final=final and all_rows)
             if call is None:
                 if framed:
-                    raise Refusal(f"{each.args['frame']} stands before FIRST, LAST or an aggregate", each)
+                    raise Refusal(
+                        f"{each.args['frame']} must be followed by FIRST, LAST or an aggregate function", each
+                    )
                 return each
             if call not in self.measured:
                 name = f"{self.path}.#{len(self.measured) + 1}"
@@ -105,9 +115,9 @@ class Calls:
         return node.transform(replaced)
 
     def _call(self, node: exp.Expr, *, final: bool, variable: int | None = None) -> MatchCall | None:
-        """What a piece of an expression asks of a match; None where it is something else. Raises Refusal.
+        """Return the call of a match that an expression is; None if it is something else. Raises Refusal.
 
-        `variable` is the one that it defines, in DEFINE.
+        In DEFINE, `variable` is the one that is defined.
         """
         if is_subquery(node):
             no_subquery(node)
@@ -122,8 +132,8 @@ class Calls:
             return self._aggregate(node, final=final)
         if is_aggregate(node):
             raise Refusal(
-                f"{word(node) if isinstance(node, exp.Func) else 'this'} is not supported over the rows of a match: "
-                "there are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST",
+                f"{word(node) if isinstance(node, exp.Func) else 'this'} is not supported over the rows of a "
+                "match: use COUNT, SUM, AVG, MIN, MAX, FIRST or LAST",
                 node,
             )
         return None
@@ -132,12 +142,13 @@ class Calls:
         name = word(node)
         if name in _PHYSICAL:
             raise Refusal(
-                f"{name} is not supported, as it reads rows that are in no match: {self._instead(node, variable)}", node
+                f"{name} is not supported, because it reads rows outside the match: {self._instead(node, variable)}",
+                node,
             )
         if name not in _OF_MATCHES:
             return None
         if node.expressions:
-            raise Refusal(f"{name}() takes nothing here", node)
+            raise Refusal(f"{name}() takes no arguments", node)
         match name:
             case "CLASSIFIER":
                 return Classifier(self.pattern.names, final)
@@ -147,42 +158,48 @@ class Calls:
                 return Navigation((), self.time, final=True)
 
     def _instead(self, node: exp.Anonymous, variable: int | None) -> str:
-        """What to write for PREV or NEXT."""
+        """Return advice on how to replace PREV or NEXT."""
         if word(node) == "NEXT":
             return (
-                "test that row in the condition of the next variable, as in PATTERN (A B) DEFINE B AS B.x > A.x, and "
-                "go on with it by AFTER MATCH SKIP TO B if it begins the next match"
+                "test the next row in the condition of the next variable, as in PATTERN (A B) DEFINE B AS B.x > "
+                "A.x, and write AFTER MATCH SKIP TO B if that row may begin the next match"
             )
         value, *more = node.expressions or [exp.column("x")]
         offset = sql_text(more[0]) if more else "1"
         of = {self._variables(each) for each in value.find_all(exp.Column)}
         bare = sql_text(value.transform(lambda each: self._bare(each) if isinstance(each, exp.Column) else each))
         lag = (
-            f"compute LAG({bare}{f', {offset}' if more else ''}) OVER (PARTITION BY … ORDER BY …) in a derived table, "
-            "which gives the row before in the partition"
+            f"compute LAG({bare}{f', {offset}' if more else ''}) OVER (PARTITION BY … ORDER BY …) in a derived "
+            "table, which returns the previous row of the partition"
         )
         if variable is not None and all(not each or variable in each for each in of):
-            return f"LAST({bare}, {offset}) is the row before in the match; for one that may be in none, {lag}"
+            return (
+                f"for the previous row of the match, write LAST({bare}, {offset}); for a row that may be in no "
+                f"match, {lag}"
+            )
         return lag
 
     def _navigated(self, node: exp.Expr) -> tuple[tuple[int, ...], exp.Expr, int]:
-        """The variables, what of their rows is asked for, and how far from the first or last row."""
+        """Return the variables, the expression over one of their rows, and the distance from the first or last row.
+
+        Raises Refusal.
+        """
         if isinstance(node, exp.Column):
             return *self._of_row(node, node), 0
         offset = node.args.get("expression")
         if offset is not None and not (isinstance(offset, exp.Literal) and offset.is_int):
-            raise Refusal("how many rows to go is a whole number, written out: LAST(A.x, 1)", offset)
+            raise Refusal("the number of rows must be an integer literal: LAST(A.x, 1)", offset)
         return *self._of_row(node.this, node), 0 if offset is None else int(offset.name)
 
     def _aggregate(self, node: exp.Expr, *, final: bool) -> MatchAggregate:
         function, argument = _AGGREGATES[type(node)], node.this
         if isinstance(argument, exp.Distinct) or node.args.get("expressions"):
-            raise Refusal(f"{function.upper()} takes one argument, without DISTINCT, over the rows of a match", node)
+            raise Refusal(f"{function.upper()} over the rows of a match takes one argument, without DISTINCT", node)
         if function == "count" and isinstance(argument, exp.Star | exp.Literal):
             return MatchAggregate("count", (), None, final=final)
         if isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star):
             if function != "count":
-                raise Refusal("* stands only in COUNT(…)", node)
+                raise Refusal("* is allowed only in COUNT(…)", node)
             return MatchAggregate("count", self._variables(argument), None, final=final)
         variables, value = self._of_row(argument, node)
         type_ = self._result(function, value, node)
@@ -193,7 +210,10 @@ class Calls:
         return aggregate_type(ParsedCall(function, (value,)), (self._scalar(value),), at)
 
     def _of_row(self, node: exp.Expr, call: exp.Expr) -> tuple[tuple[int, ...], exp.Expr]:
-        """An expression over the columns of one row, and the variables that the row is among. Raises Refusal."""
+        """Return an expression over the columns of one row, and the variables to which the row belongs.
+
+        Raises Refusal.
+        """
         found: dict[tuple[int, ...], exp.Expr] = {}
 
         def replaced(each: exp.Expr) -> exp.Expr:
@@ -203,20 +223,22 @@ class Calls:
             if isinstance(each, exp.Anonymous) and word(each) in _PHYSICAL:
                 self._named(each, final=False)
             if isinstance(each, exp.First | exp.Last | exp.AggFunc | MatchFrame):
-                raise Refusal("a call in a call is not supported: what stands in there is one row's", each)
+                raise Refusal("calls cannot be nested here: the argument must be an expression over one row", each)
             return each
 
         value = node.transform(replaced)
         if len(found) > 1:
             first, second = list(found.values())[:2]
             names = f"{sql_text(first)} and {sql_text(second)}"
-            raise Refusal(f"{names} are of different rows: write a call for each", call)
+            raise Refusal(f"{names} refer to different rows: write a separate call for each", call)
         if not found:
-            raise Refusal("this names no column, and so no row: write one of a variable, as in LAST(A.x)", call)
+            raise Refusal(
+                "this names no column, so it refers to no row: use a column of a variable, as in LAST(A.x)", call
+            )
         return next(iter(found)), value
 
     def _variables(self, column: exp.Column) -> tuple[int, ...]:
-        """The variables whose rows have a column; none for all rows of the match."""
+        """Return the variables to whose rows a column refers; none for all rows of the match. Raises Refusal."""
         if len(column.parts) == 1:
             return ()
         first = column.parts[0]
@@ -229,7 +251,7 @@ class Calls:
         return ()
 
     def _bare(self, column: exp.Column) -> exp.Column:
-        """A column without the name of a variable before it."""
+        """Return a column without the variable before its name."""
         parts = column.parts
         if len(parts) == 1 or parts[0].name.lower() not in self.names:
             return column
@@ -237,7 +259,7 @@ class Calls:
         return exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(rest), strict=False)))
 
     def _computed(self, value: exp.Expr) -> str:
-        """The column with the value of an expression over a row."""
+        """Return the column with the value of an expression over a row."""
         bare = value.unnest()
         if isinstance(bare, exp.Column):
             return bare.name
@@ -252,7 +274,7 @@ class Calls:
         return type_of(value, by_name(self.types))
 
     def _type(self, call: MatchCall, at: exp.Expr, *, sure: bool) -> Type:
-        """The type of what a call comes to; `sure` where it is asked of a whole match."""
+        """Return the type of a call's result; `sure` if the call covers a whole match."""
         match call:
             case Classifier():
                 return STRING

@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE as it is written: its clauses as pieces of sqlglot's tree.
+"""Parses MATCH_RECOGNIZE: its clauses become nodes of sqlglot's tree.
 
     FROM t MATCH_RECOGNIZE (
         PARTITION BY …  ORDER BY …  MEASURES … AS …, …
@@ -6,7 +6,7 @@
         PATTERN (…)  [WITHIN INTERVAL …]  [SUBSET u = (a, b), …]  DEFINE a AS …, …
     ) [AS] m
 
-sqlglot knows most of it, but neither WITHIN nor SUBSET, and no place in the text of what it knows.
+sqlglot supports most of this, but neither WITHIN nor SUBSET, and it does not record where the clauses are in the text.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class MatchParser(SparkParser):
     }
 
     def _parse_table(self, *arguments: Any, **named: Any) -> exp.Expr | None:
-        """A piece of FROM, with MATCH_RECOGNIZE behind it."""
+        """Parse an item of FROM, with any MATCH_RECOGNIZE after it."""
         rows: exp.Expr | None = super()._parse_table(*arguments, **named)
         while rows is not None and self._match(TokenType.MATCH_RECOGNIZE):
             rows = self._match_clause(rows)
         return rows
 
     def _parse_unary(self) -> exp.Expr | None:
-        """An operand; FINAL and RUNNING stand before a call."""
+        """Parse an operand; FINAL or RUNNING may precede a call."""
         frame = self._curr.text.upper() if self._curr else ""
         name, open_ = (*self._tokens[self._index + 1 : self._index + 3], None, None)[:2]
         if frame in FRAMES and name and open_ and open_.token_type == TokenType.L_PAREN and name.text.isidentifier():
@@ -49,7 +49,7 @@ class MatchParser(SparkParser):
         return super()._parse_unary()
 
     def _match_clause(self, rows: exp.Expr) -> MatchClause:
-        """What stands behind the word MATCH_RECOGNIZE, which has just been read, over rows."""
+        """Parse the clauses over `rows` after the keyword MATCH_RECOGNIZE, which has just been read."""
         word = _placed(exp.Var(this=self._prev.text), self._prev, self._prev)
         self._match_l_paren()
         partition = self._parse_partition_by()
@@ -80,7 +80,7 @@ class MatchParser(SparkParser):
         )
 
     def _match_measure(self) -> exp.Expr | None:
-        """An expression with AS and a name; any other word is the next clause."""
+        """Parse an expression with AS and a name; any other word begins the next clause."""
         measure: exp.Expr | None = self._parse_alias(self._parse_disjunction(), explicit=True)
         return measure
 
@@ -90,7 +90,7 @@ class MatchParser(SparkParser):
             return None
         text = "ONE ROW" if first.text.upper() == "ONE" else "ALL ROWS"
         if not self._match_text_seq("PER", "MATCH"):
-            self.raise_error(f"{text} PER MATCH is meant", self._curr)
+            self.raise_error(f"expected {text} PER MATCH", self._curr)
         for more in ("SHOW EMPTY MATCHES", "OMIT EMPTY MATCHES", "WITH UNMATCHED ROWS"):
             if self._match_text_seq(*more.split()):
                 text += f" {more}"
@@ -103,13 +103,13 @@ class MatchParser(SparkParser):
             if self._match_text_seq(*to.split()):
                 return MatchSkip(to=to)
         if not self._match_text_seq("TO"):
-            self.raise_error("SKIP takes PAST LAST ROW, TO NEXT ROW, TO FIRST x or TO LAST x", self._curr)
+            self.raise_error("after SKIP, expected PAST LAST ROW, TO NEXT ROW, TO FIRST x or TO LAST x", self._curr)
         to = "FIRST" if self._match_text_seq("FIRST") else "LAST"
         self._match_text_seq("LAST")
         return MatchSkip(to=to, this=self._parse_id_var())
 
     def _match_pattern(self) -> exp.Expr:
-        """The text between the parentheses."""
+        """Parse the text between the parentheses."""
         self._match_l_paren()
         first, open_ = self._curr, 1
         while self._curr and open_:
@@ -117,7 +117,7 @@ class MatchParser(SparkParser):
             if open_:
                 self._advance()
         if open_ or self._curr is first:
-            self.raise_error("a pattern stands in parentheses, as in PATTERN (A B+)", self._curr)
+            self.raise_error("the pattern must be in parentheses, as in PATTERN (A B+)", self._curr)
         last = self._prev
         pattern = _placed(exp.Var(this=self.sql[first.start : last.end + 1]), first, last)
         self._match_r_paren()

@@ -1,8 +1,9 @@
-"""FROM t MATCH_RECOGNIZE (…): rows that match a pattern, with measures over each match.
+"""FROM t MATCH_RECOGNIZE (…): finds rows that match a pattern, and computes measures over each match.
 
-What a condition or a measure asks of a match, such as `LAST(B.price, 1)` or `SUM(B.price)`, becomes a column of its
-own. So DEFINE is a condition over the columns of a row and of calls, and MEASURES are a projection over what comes out.
-A column of a variable by itself is that of its last row: in DEFINE of the variable, of the row in question.
+Each call over a match in a condition or a measure, such as `LAST(B.price, 1)` or `SUM(B.price)`, becomes a column. So
+DEFINE is a condition over the columns of a row and of calls, and MEASURES are a projection over the operator's output.
+A column of a variable by itself refers to the variable's last row; in DEFINE of the variable, to the row that is
+tested.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from rowkind.service.plan.syntax import MatchClause, sql_text
 def matched(
     clause: MatchClause, rows: LogicalNode, relation: Relation, path: str
 ) -> tuple[LogicalNode, dict[str, str]]:
-    """What comes out of a pattern over the rows of a relation, and its columns by name. Raises Refusal."""
+    """Return the output of a pattern over the rows of a relation, and its columns by name. Raises Refusal."""
     return _Matched(clause, rows, relation, path).build()
 
 
@@ -83,7 +84,7 @@ class _Matched:
         outputs: dict[str, exp.Expr] = {spelled[name]: resolved(name) for name in first if name in spelled}
         for name, measure in measures.items():
             if any(name.lower() == other.lower() for other in outputs):
-                raise Refusal(f"there is a column {name} already: give the measure another name", measure)
+                raise Refusal(f"there is already a column {name}: give the measure another name", measure)
             outputs[name] = measure
         if all_rows:
             taken = {name.lower() for name in outputs}
@@ -93,19 +94,21 @@ class _Matched:
         return LogicalProject(match, dict(zip(named.values(), outputs.values(), strict=True))), named
 
     def _column(self, node: exp.Expr, clause: str) -> str:
-        """The column of the plan that a piece of PARTITION BY or ORDER BY is. Raises Refusal."""
+        """Return the column of the plan that an item of PARTITION BY or ORDER BY names. Raises Refusal."""
         found = Scope((self.relation,)).resolve(node).unnest()
         if not isinstance(found, exp.Column):
-            raise Refusal(f"{clause} takes columns here: compute it in a derived table", node)
+            raise Refusal(f"{clause} takes columns here: compute the expression in a derived table", node)
         if not self.types[found.name].orderable:
-            raise Refusal(f"{clause} takes no {self.types[found.name].sql}: take a field of it, or a key", node)
+            raise Refusal(
+                f"{clause} cannot use type {self.types[found.name].sql}: use one of the value's fields, or a key", node
+            )
         return found.name
 
     def _order(self) -> tuple[OrderColumn, ...]:
         order = self.clause.args.get("order")
         if order is None:
             raise Refusal(
-                "MATCH_RECOGNIZE needs ORDER BY and the column of a table's watermark: rows are put into that order",
+                "MATCH_RECOGNIZE needs ORDER BY, starting with the column of a table's watermark",
                 self.clause.args["word"],
             )
         found = []
@@ -114,20 +117,21 @@ class _Matched:
             found.append(OrderColumn(self._column(each.this, "ORDER BY"), bool(each.args.get("desc")), nulls_first))
         first, time = order.expressions[0], found[0].column or ""
         if found[0].descending:
-            raise Refusal("rows are put into the order in which time passes: leave DESC out", first)
+            raise Refusal("MATCH_RECOGNIZE reads rows in ascending order of time: remove DESC", first)
         if family(self.types[time]) not in ("timestamp", "local"):
             raise Refusal(
-                f"ORDER BY begins with a time, the column of a table's watermark, and this is {self.types[time].sql}",
+                "ORDER BY must start with a time, the column of a table's watermark, but this is "
+                f"{self.types[time].sql}",
                 first,
             )
         return tuple(found)
 
     def _names(self) -> dict[str, tuple[int, ...]]:
-        """The variables that each name stands for, in small letters: those of the pattern, and of SUBSET."""
+        """Return the variables of the pattern and of SUBSET that each name stands for; names are in lower case."""
         names: dict[str, tuple[int, ...]] = {name.lower(): (number,) for number, name in enumerate(self.pattern.names)}
         for subset in self.clause.args.get("subsets") or ():
             if subset.name.lower() in names:
-                raise Refusal(f"{subset.name} is a variable already: give the subset another name", subset)
+                raise Refusal(f"{subset.name} is already a variable: give the subset another name", subset)
             parts = [self._variable(each) for each in subset.expressions]
             names[subset.name.lower()] = tuple(sorted({number for part in parts for number in part}))
         return names
@@ -143,8 +147,8 @@ class _Matched:
         text = "ONE ROW" if rows is None else rows.name
         if text.endswith("WITH UNMATCHED ROWS"):
             raise Refusal(
-                "WITH UNMATCHED ROWS is not supported: write ALL ROWS PER MATCH, and give every row a match by an "
-                "alternative in the pattern, as in (A B+ | OTHER)",
+                "WITH UNMATCHED ROWS is not supported: write ALL ROWS PER MATCH, and add an alternative to the "
+                "pattern that matches every other row, as in (A B+ | OTHER)",
                 rows,
             )
         # No match is empty.
@@ -170,8 +174,8 @@ class _Matched:
         which: Literal["first", "last"] = "last" if last else "first"
         if not resumed(self.steps, frozenset(variables), last=last).possible:
             raise Refusal(
-                f"the {which} row of {skip.name} can only be the first one of a match, which would then be found again "
-                "for ever: write TO NEXT ROW",
+                f"the {which} row of {skip.name} can only be the first row of a match, so the same match would "
+                "be found again indefinitely: write TO NEXT ROW",
                 skip,
             )
         return Skip(which, variables), f"TO {which.upper()} {skip.name}"
@@ -183,9 +187,9 @@ class _Matched:
             number = self.pattern.number(name.name)
             if number is None:
                 what = "is a subset, and" if name.name.lower() in names else "is not in PATTERN, and"
-                raise Refusal(f"{name.name} {what} only variables of the pattern are defined", name)
+                raise Refusal(f"{name.name} {what} DEFINE takes only variables of the pattern", name)
             if number in found:
-                raise Refusal(f"{name.name} is defined already: write both conditions with AND", name)
+                raise Refusal(f"{name.name} is already defined: combine both conditions with AND", name)
             found[number] = self._condition(calls, number, each.this)
         return tuple(found.get(number) for number in range(len(self.pattern.names)))
 
@@ -201,23 +205,26 @@ class _Matched:
         written: Sequence[exp.Expr] = self.clause.args.get("measures") or ()
         if not written and not all_rows:
             raise Refusal(
-                "MATCH_RECOGNIZE needs MEASURES … AS name: what comes out of a match", self.clause.args["word"]
+                "MATCH_RECOGNIZE needs MEASURES … AS name, which are the columns of the result",
+                self.clause.args["word"],
             )
         for each in written:
             if not isinstance(each, exp.Alias):
                 raise Refusal("a measure needs a name: write … AS name", each)
             if any(each.alias.lower() == name.lower() for name in found):
-                raise Refusal(f"two measures are called {each.alias}: give one another name", each.args["alias"])
+                raise Refusal(f"two measures are named {each.alias}: give one of them another name", each.args["alias"])
             found[each.alias] = calls.measure(each.this, all_rows=all_rows)
         return found
 
 
 def _length(within: exp.Expr) -> int:
-    """The time in which a match must be, in microseconds. Raises Refusal."""
+    """Return the time within which a match must lie, in microseconds. Raises Refusal."""
     try:
         length = length_of(within)
     except Refusal:
         length = 0
     if length <= 0:
-        raise Refusal("WITHIN takes a length of time in days or less, written out: WITHIN INTERVAL '1' HOUR", within)
+        raise Refusal(
+            "WITHIN must be followed by an INTERVAL literal in days or shorter units: WITHIN INTERVAL '1' HOUR", within
+        )
     return length

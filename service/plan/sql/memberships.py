@@ -1,15 +1,16 @@
-"""IN and EXISTS as joins: with rows that are kept or left out, or with the answer as one more column.
+"""IN and EXISTS as joins: joins that keep or drop rows, or joins that add a match flag as a column.
 
     EXISTS, IN      a semi join, or a mark join
     NOT EXISTS      an anti join
-    NOT IN          where neither side can be NULL an anti join. A subquery that reads the query around it, or gives
-                    several columns: an anti join on `(x = y) IS NOT FALSE`, since a NULL on either side is as good as a
-                    match. Else the join "not in", which knows whether the subquery is empty and holds a NULL
-    IN as a value   where neither side can be NULL, or NULL is as good as FALSE, a mark join on `x = y`. Else the join
-                    "in" where that can be; otherwise, where NULL is as good as TRUE, a mark join on
-                    `(x = y) IS NOT FALSE`, or both
+    NOT IN          if neither side can be NULL, an anti join. If the subquery reads the outer query or has several
+                    columns, an anti join on `(x = y) IS NOT FALSE`, since a NULL on either side counts as a match.
+                    Otherwise the join "not in", which knows whether the subquery is empty and contains a NULL
+    IN as a value   if neither side can be NULL, or NULL counts as FALSE, a mark join on `x = y`. Otherwise the join
+                    "in" if possible; otherwise, if NULL counts as TRUE, a mark join on `(x = y) IS NOT FALSE`, or
+                    both mark joins
 
-What is asked of an IN depends on where it stands: a condition need not tell NULL from FALSE, nor under NOT from TRUE.
+Which results of an IN must be distinguished depends on its place: a condition need not distinguish NULL from FALSE, and
+a condition under NOT need not distinguish NULL from TRUE.
 """
 
 from __future__ import annotations
@@ -30,17 +31,20 @@ from rowkind.service.plan.scalar.scalars import resolved, type_of
 from rowkind.service.plan.sql.context import Selected
 
 Asked = Literal["is true", "is not false", "exactly"]
-"""What somebody wants to know of a condition: NULL is as good as FALSE, as good as TRUE, or itself."""
+"""Which results of a condition matter: NULL counts as FALSE, NULL counts as TRUE, or all three are distinguished."""
 
 
 class OneOf(exp.Expression, exp.Predicate):
-    """IN with a subquery as a value: `this` is the column of its answer, `expressions` are the operands."""
+    """IN with a subquery as a value: `this` is the column with its match flag, `expressions` are the operands."""
 
-    arg_types = {"this": True, "expressions": True}  # noqa: RUF012 -- as sqlglot has it
+    arg_types = {"this": True, "expressions": True}  # noqa: RUF012 -- sqlglot's convention
 
 
 def asked(node: exp.Expr, *, of_condition: bool) -> Asked:
-    """What is asked of a predicate in an expression; `of_condition`: of the expression, whether it is true."""
+    """Return which results of a predicate in an expression matter.
+
+    With `of_condition`, the whole expression is a condition, for which only TRUE matters.
+    """
     negated = False
     while node.parent is not None:
         is_test = isinstance(node.parent, exp.If | exp.Where) and node.arg_key == "this"
@@ -58,7 +62,7 @@ def asked(node: exp.Expr, *, of_condition: bool) -> Asked:
 
 @dataclass(frozen=True)
 class Membership:
-    """`mine IN (inner)`: operands over the rows of `left`, and the subquery, whose path is `path`."""
+    """`mine IN (inner)`: operands over the rows of `left`, and the subquery with the path `path`."""
 
     left: LogicalNode
     mine: Sequence[exp.Expr]
@@ -67,17 +71,17 @@ class Membership:
     at: exp.Expr
 
     def true(self) -> LogicalNode:
-        """The rows for which IN is true."""
+        """Return the rows for which IN is true."""
         return self._joined("semi", self._matches)
 
     def false(self) -> LogicalNode:
-        """The rows for which IN is false, and NOT IN true."""
+        """Return the rows for which IN is false and NOT IN is true."""
         if self._is_two_valued:
             return self._joined("anti", self._matches)
         return self._counted("not in") if self._is_alone else self._joined("anti", self._may_match)
 
     def answered(self, answer: str, what: Asked) -> tuple[LogicalNode, exp.Expr]:
-        """The rows with a column that holds the answer, and what stands for it."""
+        """Return the rows with the match flag as a column, and the expression for the result of IN."""
         found = resolved(answer, like=self.at)
         if what == "is true" or self._is_two_valued:
             return self._joined("mark", self._matches, answer), found
@@ -90,7 +94,7 @@ class Membership:
         unknown = exp.If(this=resolved(maybe, like=self.at), true=exp.Null())
         true = exp.If(this=found, true=exp.Boolean(this=True))
         case = exp.Case(ifs=[true, unknown], default=exp.Boolean(this=False))
-        return both._joined("mark", self._may_match, maybe), case  # noqa: SLF001 -- of the same class
+        return both._joined("mark", self._may_match, maybe), case  # noqa: SLF001 -- an instance of the same class
 
     @property
     def _pairs(self) -> list[tuple[exp.Expr, exp.Expr]]:
@@ -106,7 +110,7 @@ class Membership:
 
     @property
     def _may_match(self) -> tuple[exp.Expr, ...]:
-        """That the operands may be equal, for all that is known: NULL may be anything."""
+        """The condition that the operands may be equal; NULL may be equal to anything."""
         equal = exp.Paren(this=exp.and_(*self._equal, copy=False))
         false = exp.Paren(this=exp.Is(this=equal, expression=exp.Boolean(this=False)))
         return (*self.inner.links, exp.Not(this=false))
@@ -118,7 +122,7 @@ class Membership:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether the answer depends on one operand and nothing else of the left row."""
+        """Whether the result depends on one operand and on nothing else of the left row."""
         return len(self.mine) == 1 and not self.inner.links
 
     def _joined(self, kind: PhysicalJoinKind, on: tuple[exp.Expr, ...], answer: str | None = None) -> LogicalJoin:
@@ -126,7 +130,10 @@ class Membership:
         return LogicalJoin(*sides, on, kind, self.at, answer=answer)
 
     def _counted(self, kind: PhysicalJoinKind, answer: str | None = None) -> LogicalJoin:
-        """A join that knows its right side as a whole; both sides as columns, so that its key reads nothing else."""
+        """Return a join that knows its right side as a whole.
+
+        The operands of both sides are columns, so that the join's key reads nothing else.
+        """
         ((own, output),) = self._pairs
         left, value = self.left, f"{self.path}value"
         if not reads(own):
@@ -139,5 +146,5 @@ class Membership:
 
 
 def _never_null(node: exp.Expr, below: LogicalNode) -> bool:
-    """Whether an expression is never NULL in rows of `below`: by its type, or because a filter removes such rows."""
+    """Return whether an expression is never NULL in rows of `below`, by its type or because a filter removes NULLs."""
     return not type_of(node, by_name(kept(LogicalInput(below)))).nullable

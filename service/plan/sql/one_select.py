@@ -1,4 +1,4 @@
-"""One SELECT, clause by clause as SQL says that they happen.
+"""Plans one SELECT, clause by clause in the order that SQL defines.
 
     FROM, WHERE                 from_clause, relations, generators, subqueries
     GROUP BY, HAVING            grouping
@@ -6,8 +6,8 @@
     DISTINCT, ORDER BY … LIMIT  unions, top_rows
     the SELECT list             select_list
 
-Names mean columns of FROM, or of the SELECT list; what is selected is therefore resolved first of all, and then
-rewritten over what each clause makes of the rows.
+A name means a column of FROM or of the SELECT list. So the SELECT list is resolved first, and then rewritten over the
+result of each clause.
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ from rowkind.service.plan.sql.windows import (
 )
 
 _SESSION = (
-    "a session is one of the rows of a group: write it in GROUP BY, beside the columns whose rows it is of, or as a "
-    "table function, FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
+    "SESSION is allowed only in GROUP BY, or as a table function. In GROUP BY, list it with the columns that "
+    "separate the sessions. Otherwise write FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL "
+    "'5' MINUTE))"
 )
 
 
 @dataclass(frozen=True)
 class Clauses:
-    """What a SELECT computes from its rows: its list, HAVING, QUALIFY, and ORDER BY where LIMIT follows.
+    """The expressions that a SELECT computes from its rows: its list, HAVING, QUALIFY, and ORDER BY if LIMIT follows.
 
-    `calls` are the aggregates that subqueries in these read, by their names there.
+    `calls` are the aggregates that subqueries in these clauses read, by their names there.
     """
 
     items: SelectList
@@ -68,18 +69,18 @@ class Clauses:
     calls: Mapping[str, exp.Expr] = field(default_factory=dict)
 
     def changed(self, change: Callable[[exp.Expr, str], exp.Expr]) -> Clauses:
-        """All expressions rewritten; `change` also gets the name of a column of the result, empty for the others."""
+        """Rewrite all expressions; `change` also gets the name of the result column, empty for other expressions."""
         items = [replace(item, expression=change(item.expression, item.name)) for item in self.items.items]
         having, qualify, order = (
             None if each is None else change(each, "") for each in (self.having, self.qualify, self.order)
         )
-        assert order is None or isinstance(order, exp.Order), "an ORDER BY stays one"
+        assert order is None or isinstance(order, exp.Order), "a copied ORDER BY is an ORDER BY"
         called = {name: change(each, "") for name, each in self.calls.items()}
         return Clauses(SelectList(tuple(items)), having, qualify, order, called)
 
     @property
     def need_rows(self) -> bool:
-        """Whether rows that are grouped are looked at again: some are left out, or they are numbered."""
+        """Whether later clauses read the grouped rows again: they filter the rows, or number them."""
         return self.having is not None or self.qualify is not None or any(each.find(exp.Window) for each in self)
 
     def __iter__(self) -> Iterator[exp.Expr]:
@@ -89,7 +90,7 @@ class Clauses:
 
 @dataclass(frozen=True)
 class GroupExpression:
-    """One expression of GROUP BY, where it stands, and the name of the column of the result that it is, if any."""
+    """An expression of GROUP BY, its place in the SQL, and the name of the result column that it is, if any."""
 
     expression: exp.Expr
     at: exp.Expr
@@ -97,7 +98,7 @@ class GroupExpression:
 
 
 class OneSelect:
-    """One SELECT on its way: the rows so far, and what its clauses compute from them."""
+    """One SELECT that is being planned: the rows so far, and the expressions of its clauses."""
 
     def __init__(self, tree: exp.Select, context: Context, hints: Hints, queries: Queries) -> None:
         self._tree = tree
@@ -108,7 +109,7 @@ class OneSelect:
         brought = from_clause(tree, context, queries)
         self._node, self._scope, self._links = brought.rows, brought.scope, brought.links
         if (condition := tree.args.get("where")) is not None:
-            # Those to a domain are no conditions that the SQL asks before.
+            # Links to a domain are not conditions that the SQL evaluates before WHERE.
             before = () if context.domain else self._links
             self._node, links = where(condition.this, self._node, self._scope, context, queries, links=before)
             if links and context.domain:
@@ -124,18 +125,18 @@ class OneSelect:
         self._windows = named_windows(tree)
         group = self._tree.args.get("group")
         self._sets = grouping_sets(group) if group is not None else None
-        # GROUPING SETS (()) is one group of all rows, as there is without GROUP BY.
+        # GROUPING SETS (()) is one group of all rows, as without GROUP BY.
         self._all_in_one = group is None or self._sets == ((),)
-        # At most one row for each row around, also of the result.
+        # Whether the result, too, has at most one row for each outer row.
         several = self._window is not None or self._tree is not tree or bool(self._sets)
         self._single = brought.single and not several
         self._subqueries = Subqueries(queries, context, self._scope)
 
     def built(self) -> Selected:
-        """The rows and columns. Raises Refusal."""
+        """Return the rows and columns. Raises Refusal."""
         distinct, top = self._tree.args.get("distinct"), top_rows(self._tree)
         if distinct is not None and distinct.args.get("on"):
-            raise Refusal("DISTINCT ON is not supported: keep ROW_NUMBER() OVER (PARTITION BY …) = 1", self._tree)
+            raise Refusal("DISTINCT ON is not supported: filter by ROW_NUMBER() OVER (PARTITION BY …) = 1", self._tree)
         clauses, groups = self._resolved(None if distinct is not None else top)
         for each in clauses:
             check_windows(each)
@@ -167,7 +168,7 @@ class OneSelect:
         return Selected(self._node, outputs, self._links, single=single, empty=empty)
 
     def _resolved(self, top: TopRows | None) -> tuple[Clauses, list[GroupExpression] | None]:
-        """All clauses with their names resolved, and the groups, None where nothing is grouped."""
+        """Return all clauses with their names resolved, and the groups; the groups are None if nothing is grouped."""
         tree, windows = self._tree.copy(), self._windows
         tree.set("expressions", [with_windows(each, windows) for each in tree.expressions])
         tree, written = outer_calls(tree, self._scope)
@@ -190,13 +191,13 @@ class OneSelect:
             at = qualify.this
             qualify = self._scope.resolve(with_windows(at, windows), subquery=place, alias=alias)
             if not qualify.find(exp.Window):
-                raise Refusal("QUALIFY is for conditions on window functions: this one belongs into WHERE", at)
+                raise Refusal("QUALIFY is only for conditions on window functions: move this condition to WHERE", at)
         return Clauses(items, having, qualify, order, called), groups
 
     def _order(self, order: exp.Expr, items: SelectList) -> exp.Order:
-        """ORDER BY with its names resolved; a number stands for a column of the result."""
+        """Return ORDER BY with its names resolved; a number stands for a column of the result. Raises Refusal."""
         copied = order.copy()
-        assert isinstance(copied, exp.Order), "this is ORDER BY"
+        assert isinstance(copied, exp.Order), "the copy of an ORDER BY is an ORDER BY"
         for each in copied.expressions:
             item = items.position(each.this)
             if item is not None:
@@ -207,7 +208,7 @@ class OneSelect:
         return copied
 
     def _groups(self, group: exp.Group, items: SelectList) -> list[GroupExpression]:
-        """What is grouped by; subqueries in it are there before rows are grouped."""
+        """Return the group expressions. Subqueries in them are joined before rows are grouped. Raises Refusal."""
 
         def alias(column: exp.Column) -> exp.Expr | None:
             return None if self._scope.knows(column) else items.find(column)
@@ -221,11 +222,11 @@ class OneSelect:
             own = [item.name for item in items.items if item.expression.unnest() == expression.unnest()]
             found.append(GroupExpression(expression, at, own[0] if own and self._context.named else ""))
         if not found:
-            raise Refusal("there is nothing to group by: leave out GROUP BY for one row over all", group)
+            raise Refusal("there is nothing to group by: for one row over all rows, remove GROUP BY", group)
         return found
 
     def _flat(self, groups: Iterable[tuple[exp.Expr, exp.Expr]]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
-        """What is grouped by; a whole window, by an alias or a number, is where it begins and where it ends."""
+        """Yield the group expressions, with start and end in place of a whole window named by an alias or a number."""
         whole = None if self._window is None else self._scope.resolve(self._window.struct)
         for expression, at in groups:
             if self._window is not None and expression.unnest() == whole:
@@ -235,8 +236,12 @@ class OneSelect:
                 yield expression, at
 
     def _grouped(self, clauses: Clauses, groups: list[GroupExpression]) -> tuple[Clauses, Mapping[str, exp.Expr]]:
-        """Put the Aggregate on the rows; everything further up over its columns. Also gives `Grouping.of_empty`."""
-        # Groups are found by equal links, so that what only stands behind one is asked here.
+        """Add the Aggregate to the rows, and rewrite all later expressions over its columns.
+
+        Also return `Grouping.of_empty`. Raises Refusal.
+        """
+        # Only equalities can become group columns. A link without outer columns, which merely follows another one, is
+        # applied here.
         inner = tuple(each for each in self._links if reads(each) <= set(columns(self._node)))
         self._links = tuple(each for each in self._links if each not in inner)
         self._node = filtered(self._node, inner)
@@ -264,7 +269,10 @@ class OneSelect:
         return clauses, grouping.of_empty
 
     def _in_sessions(self, window: GroupWindow, grouped: Sequence[exp.Expr]) -> None:
-        """Put the rows that are otherwise of one group into sessions."""
+        """Assign the rows to sessions; each session lies within one group of the other group columns.
+
+        Raises Refusal.
+        """
         edges = window.windows.start, window.windows.end
         parts = [each for each in grouped if not (isinstance(each, exp.Column) and each.name in edges)]
         if len(parts) == len(grouped) or self._sets is not None:
@@ -275,20 +283,23 @@ class OneSelect:
         self._node = window.windows.over(terms.node, partition)
 
     def _in_each_group(self, empty: Mapping[str, exp.Expr] | None) -> Mapping[str, exp.Expr] | None:
-        """See that no row of a group without rows is missing; gives what still stands for columns if one is."""
+        """Add the rows of groups without rows where they would be missing.
+
+        Return the replacements for columns of a row that is still missing.
+        """
         before = Selected(self._node, {}, self._links, empty=empty)
         after = in_each_group(before, self._context, self._queries, self._tree)
         self._node, self._links = after.input, after.links
         return after.empty
 
     def _numbered(self, clauses: Clauses) -> Clauses:
-        """Number the rows for window functions, and filter by QUALIFY."""
+        """Add the columns of window functions, and filter by QUALIFY. Raises Refusal."""
         hint = self._hints.unbounded
         if any(each.find(exp.Window) for each in clauses):
             self._node, partition, self._links = correlated_columns(self._links, self._node, self._names)
             clauses = clauses.changed(lambda node, _: within(node, partition))
         elif hint is not None:
-            raise Refusal("UNBOUNDED_RANK is for window functions, of which there is none here", hint)
+            raise Refusal("UNBOUNDED_RANK needs a window function, and this SELECT has none", hint)
         named: dict[str, exp.Expr] = {item.name: item.expression for item in clauses.items.items}
         others = exp.Tuple(expressions=[each for each in (clauses.qualify, clauses.order) if each is not None])
         self._node, numbers = number_rows(self._node, {**named, "": others}, self._names, unbounded=hint is not None)

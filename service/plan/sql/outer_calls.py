@@ -1,7 +1,8 @@
 """Aggregates of a query that its subqueries read: `HAVING EXISTS (SELECT 1 FROM d WHERE d.budget < SUM(e.salary))`.
 
-In WHERE and ON no aggregate of the subquery's own can stand. One there that reads columns of a query around belongs to
-that query: it is computed with the query's other aggregates, and the subquery reads the column that holds it.
+WHERE and ON cannot contain an aggregate of the subquery itself. An aggregate in WHERE or ON that reads columns of an
+outer query belongs to that query. It is computed with the query's other aggregates, and the subquery reads the column
+that holds it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ _ALIAS = "#calls"
 
 
 def outer_calls(select: exp.Select, scope: Scope) -> tuple[exp.Select, dict[str, exp.Expr]]:
-    """A SELECT whose subqueries read columns in the place of its aggregates, and these by the columns' names.
+    """Return a SELECT whose subqueries read columns in place of its aggregates, and the aggregates by column name.
 
-    Names in an aggregate say their table: without, they may be the subquery's own.
+    The columns in such an aggregate must be written with their table; otherwise they may be the subquery's own.
     """
     select = select.copy()
     found: dict[str, exp.Expr] = {}
@@ -37,12 +38,12 @@ def outer_calls(select: exp.Select, scope: Scope) -> tuple[exp.Select, dict[str,
 
 
 def with_calls(scope: Scope, calls: dict[str, str]) -> Scope:
-    """What names mean in subqueries behind the grouping, which has these aggregates in these columns."""
+    """Return the scope of subqueries after the grouping, with the columns of these aggregates."""
     return replace(scope, relations=(*scope.relations, Relation(_ALIAS, calls, hidden=True)))
 
 
 def _is_of(call: exp.Expr, select: exp.Select, scope: Scope) -> bool:
-    """Whether an aggregate stands in WHERE or ON of a subquery, and is one of the SELECT around it."""
+    """Return whether an aggregate is in WHERE or ON of a subquery, and belongs to the outer SELECT."""
     around = list(_around(call, select))
     tables = {column.table.lower() for column in call.find_all(exp.Column)}
     if not around or not _in_condition(call) or not tables or call.find(exp.Query) or in_call(around[-1]):
@@ -53,7 +54,7 @@ def _is_of(call: exp.Expr, select: exp.Select, scope: Scope) -> bool:
 
 
 def _around(call: exp.Expr, select: exp.Select) -> Iterator[exp.Query]:
-    """The subqueries of a SELECT that a call is in, the innermost first."""
+    """Yield the subqueries of a SELECT that contain a call, the innermost first."""
     node = call.parent
     while node is not None and node is not select:
         if isinstance(node, exp.Query) and not isinstance(node, exp.Subquery):
@@ -62,7 +63,7 @@ def _around(call: exp.Expr, select: exp.Select) -> Iterator[exp.Query]:
 
 
 def _in_condition(call: exp.Expr) -> bool:
-    """Whether a call is in WHERE or ON of the innermost query."""
+    """Return whether a call is in WHERE or ON of the innermost query."""
     node = call
     while node.parent is not None and not isinstance(node.parent, exp.Query):
         node = node.parent
@@ -70,7 +71,7 @@ def _in_condition(call: exp.Expr) -> bool:
 
 
 def _listed(query: exp.Query) -> Iterator[exp.Expr]:
-    """What FROM of a query lists."""
+    """Yield the relations in FROM of a query."""
     if (first := query.args.get("from_")) is not None:
         yield first.this
     for each in (*(query.args.get("joins") or ()), *(query.args.get("laterals") or ())):

@@ -1,14 +1,14 @@
-"""Window functions over a part of their partition: OVER with an order, and with a frame.
+"""Window functions over part of their partition: OVER with an order, and with a frame.
 
     SUM(v) OVER (PARTITION BY k ORDER BY t)                        from the first row to the last of the row's peers
     AVG(v) OVER (… ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)       a frame of rows
     MAX(v) OVER (… RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)      a frame of values
     LAG(v, 2, 0), LEAD(v), FIRST_VALUE(v), LAST_VALUE(v), NTH_VALUE(v, 2) OVER (… ORDER BY t)
-    LAST_VALUE(v) IGNORE NULLS OVER (… ORDER BY t)                 of the rows that have a value
-    NTILE(4), PERCENT_RANK(), CUME_DIST() OVER (… ORDER BY t)      the row's place among all of its partition
+    LAST_VALUE(v) IGNORE NULLS OVER (… ORDER BY t)                 over the rows that have a value
+    NTILE(4), PERCENT_RANK(), CUME_DIST() OVER (… ORDER BY t)      the row's place in its whole partition
 
-All over the same rows in the same order are one Over; others stand one on the other. Where the order ends in arrival
-there are no peers, and what is a range up to the row is the rows up to it.
+All calls over the same partition in the same order are in one Over; others are in an Over of their own on top of it. If
+the order ends with arrival, there are no peers, and RANGE up to the current row means ROWS up to it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ADDED: Mapping[str, OverFunction] = {
 _WHOLE_SPEC = ("UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING")
 _DAY = 86_400_000_000
 _MOST_DIGITS = 18
-"""Of a number that fits into 64 bits."""
+"""The digits of a number that fits into 64 bits."""
 _LARGEST = 1 << 62
 _PLACES: Mapping[type[exp.Expr], Placing] = {
     exp.Ntile: "ntile",
@@ -63,14 +63,14 @@ class RowColumns(Protocol):
     """Expressions as columns of the rows below."""
 
     def value(self, node: exp.Expr) -> str:
-        """The column that holds an expression. Raises Refusal."""
+        """Return the column that holds an expression. Raises Refusal."""
 
     def type(self, node: exp.Expr) -> Type:
-        """The type of an expression. Raises Refusal."""
+        """Return the type of an expression. Raises Refusal."""
 
 
 def is_over(window: exp.Window) -> bool:
-    """Whether it sees a part of its partition, or rows of it by their places."""
+    """Return whether a window function reads part of its partition, or rows by their place in it."""
     function = bare(window.this)
     if isinstance(function, exp.Lag | exp.Lead | exp.NthValue) or type(function) in _PLACES:
         return True
@@ -80,35 +80,39 @@ def is_over(window: exp.Window) -> bool:
 
 
 def check_over(window: exp.Window) -> None:
-    """Refuse what is not supported, and what makes no sense. Raises Refusal."""
+    """Refuse window functions that are not supported or make no sense. Raises Refusal."""
     function, spec, name = bare(window.this), window.args.get("spec"), called(window)
     if window.find(exp.IgnoreNulls) and type(function) not in _PICKS:
-        raise Refusal("IGNORE NULLS stands behind LAG, LEAD, FIRST_VALUE, LAST_VALUE and NTH_VALUE only", window)
+        raise Refusal("IGNORE NULLS is only for LAG, LEAD, FIRST_VALUE, LAST_VALUE and NTH_VALUE", window)
     if function.args.get("from_first") is not None:
-        raise Refusal(f"{name} takes a value and a number, and counts from the first row: leave the rest out", window)
+        raise Refusal(
+            f"{name} takes a value and a number, and counts from the first row: remove the other clauses", window
+        )
     if function.find(exp.Distinct):
         raise Refusal(
-            f"{name}(DISTINCT …) OVER (… ORDER BY …) is not supported: keep the first row of each value by ROW_NUMBER "
-            f"in a derived table",
+            f"{name}(DISTINCT …) OVER (… ORDER BY …) is not supported: select the first row of each value by "
+            "ROW_NUMBER in a derived table",
             window,
         )
     order = window.args.get("order")
     if not order:
-        raise Refusal(f"{name}(…) OVER (…) needs ORDER BY here: it says which rows are before and behind", window)
+        raise Refusal(f"{name}(…) OVER (…) needs ORDER BY here, because it depends on the order of the rows", window)
     if spec is None:
         return
     if isinstance(function, exp.Lag | exp.Lead) or type(function) in _PLACES:
-        raise Refusal(f"{name} takes no ROWS or RANGE: leave it out", spec)
+        raise Refusal(f"{name} cannot have ROWS or RANGE: remove it", spec)
     if spec.args.get("exclude"):
-        raise Refusal("Spark has no EXCLUDE: leave it out, and take off what is not meant", spec)
+        raise Refusal("EXCLUDE is not supported, as in Spark: remove it, and subtract the excluded rows", spec)
     if str(spec.args.get("kind")).upper() not in ("ROWS", "RANGE"):
         raise Refusal(
-            "Spark has no frame of GROUPS: write ROWS, or RANGE, which takes in rows with the same order", spec
+            "frames of GROUPS are not supported, as in Spark: write ROWS, or RANGE, which includes rows with "
+            "the same order",
+            spec,
         )
 
 
 def called(node: exp.Expr) -> str:
-    """The name of a window's function, or of a call."""
+    """Return the name of a window's function, or of a call."""
     function = bare(node.this if isinstance(node, exp.Window) else node)
     return word(function) if isinstance(function, exp.Func) else "this"
 
@@ -120,7 +124,7 @@ def _is_whole(spec: exp.WindowSpec | None) -> bool:
 
 @dataclass(frozen=True)
 class OrderedWindow:
-    """A window function with the columns of its partition and order, and what its column is called."""
+    """A window function with the columns of its partition and order, and its call over columns."""
 
     window: exp.Window
     partition: tuple[str, ...]
@@ -131,12 +135,14 @@ class OrderedWindow:
     def of(
         cls, window: exp.Window, partition: tuple[str, ...], order: tuple[OrderColumn, ...], rows: RowColumns
     ) -> OrderedWindow:
-        """What a window asks for, over columns of the rows. Raises Refusal."""
+        """Return a window function over columns of the rows. Raises Refusal."""
         arrival = [number for number, each in enumerate(order) if each.column is None]
         if arrival:
             order = order[: arrival[0] + 1]
             if order[-1].descending:
-                raise Refusal("rows arrive in one direction only here: write ORDER BY PROCTIME()", window.args["order"])
+                raise Refusal(
+                    "the order of arrival can only be ascending: write ORDER BY PROCTIME()", window.args["order"]
+                )
         function = bare(window.this)
         if type(function) in _PICKS:
             call = _picked(window, function, rows, arrives=bool(arrival))
@@ -145,12 +151,12 @@ class OrderedWindow:
         else:
             call = _aggregated(window, rows, arrives=bool(arrival))
         if call.frame.kind == "range" and call.frame.measured and len(order) != 1:
-            raise Refusal("a RANGE by distance needs ORDER BY with one column", window.args["order"])
+            raise Refusal("RANGE with a distance needs ORDER BY with exactly one column", window.args["order"])
         return cls(window, partition, order, call)
 
 
 def stacked(node: LogicalNode, overs: Mapping[str, OrderedWindow]) -> LogicalNode:
-    """The rows with the value of each window in a column of this name."""
+    """Return the rows with the value of each window in a column of its name."""
     alike: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], dict[str, LogicalWindowCall]] = {}
     at: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], exp.Expr] = {}
     for name, over in overs.items():
@@ -166,8 +172,8 @@ def _aggregated(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Logic
     function = _ADDED.get(str(asked.function))
     if function is None or asked.distinct:
         raise Refusal(
-            f"{called(window)}(…) OVER (… ORDER BY …) is not supported, only over the whole partition: leave "
-            f"out ORDER BY, or use COUNT, SUM, AVG, MIN or MAX",
+            f"{called(window)}(…) OVER (… ORDER BY …) is not supported, only over the whole partition: remove "
+            "ORDER BY, or use COUNT, SUM, AVG, MIN or MAX",
             window,
         )
     types = tuple(map(rows.type, asked.arguments))
@@ -191,7 +197,7 @@ def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives
     picks, value, skips = _PICKS[type(function)], bare(function.this), window.find(exp.IgnoreNulls) is not None
     type_ = rows.type(value)
     if family(type_) == "null":
-        raise Refusal(f"{called(function)} takes a value with a type", value)
+        raise Refusal(f"{called(function)} needs a value that has a type", value)
     arguments, nth = [rows.value(value)], 1
     if picks in ("lag", "lead"):
         nth = _whole_number(function, "offset", 1, least=-_LARGEST)
@@ -200,7 +206,7 @@ def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives
         if (default := function.args.get("default")) is not None and not isinstance(default, exp.Null):
             families = family(rows.type(default)), family(type_)
             if families[0] != families[1] and not all(each in _NUMERIC for each in families):
-                raise Refusal(f"the default must be a {type_.required.sql} as the value is: write a CAST", default)
+                raise Refusal(f"the default must have type {type_.required.sql}, like the value: write a CAST", default)
             cast = exp.cast(default.copy(), type_.required.sql.removesuffix(" NOT NULL"), dialect="spark")
             same = rows.type(default).required == type_.required
             arguments.append(rows.value(default if same else cast))
@@ -226,18 +232,21 @@ def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives
 
 
 def _past_nulls(away: int) -> tuple[OverFunction, Frame, int]:
-    """The function, its frame and number for LAG and LEAD that go by the rows that have a value."""
+    """Return the function, frame and number for LAG or LEAD that skip rows without a value (IGNORE NULLS)."""
     if away > 0:
         return "nth_value", Frame("rows", 1, None), away
-    # What is so many values behind is not kept with rows.
+    # The value before a row is the last value of its frame. For LAG by several values, `lag` carries that many values
+    # along.
     frame = Frame("rows", None, -1)
     return ("last_value", frame, 1) if away == -1 else ("lag", frame, -away)
 
 
 def _check_kept(function: exp.Expr, type_: Type, frame: Frame) -> None:
-    """Refuse values that cannot be kept with the rows behind them. Raises Refusal."""
+    """Refuse values that cannot be stored with the rows that follow them. Raises Refusal."""
     if frame.start is None and not type_.orderable:
-        raise Refusal(f"{called(function)} takes no {type_.sql} here: take a field of it", function.this)
+        raise Refusal(
+            f"{called(function)} cannot use type {type_.sql} here: use one of the value's fields", function.this
+        )
 
 
 def _placed(window: exp.Window, function: exp.Expr) -> LogicalWindowCall:
@@ -245,7 +254,7 @@ def _placed(window: exp.Window, function: exp.Expr) -> LogicalWindowCall:
     if places == "ntile":
         tiles = _whole_number(function, "this", None, least=1)
     elif function.expressions:
-        raise Refusal(f"{called(function)}() takes nothing in its parentheses", window)
+        raise Refusal(f"{called(function)}() takes no arguments", window)
     type_ = INT if places == "ntile" else DOUBLE
     return LogicalWindowCall(places, (), type_, Frame("rows", None, None), nth=tiles, at=window)
 
@@ -258,12 +267,12 @@ def _whole_number(function: exp.Expr, name: str, missing: int | None, *, least: 
     turn = -1 if isinstance(bare, exp.Neg) else 1
     literal = bare.this if isinstance(bare, exp.Neg) else bare
     if not isinstance(literal, exp.Literal) or not literal.is_int or turn * int(literal.name) < least:
-        raise Refusal(f"{called(function)} takes a whole number here, written out in the query", node or function)
+        raise Refusal(f"{called(function)} needs an integer literal here", node or function)
     return turn * int(literal.name)
 
 
 def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
-    """What rows a window sees. Raises Refusal."""
+    """Return the frame of a window. Raises Refusal."""
     if (spec := window.args.get("spec")) is None:
         return Frame("rows" if arrives else "range", None, 0)
     kind = str(spec.args["kind"]).upper()
@@ -279,25 +288,28 @@ def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
         else:
             distance = _distance(window, value, kind, rows)
             edges.append(-distance if direction == "PRECEDING" else distance)
-    if None not in edges and edges[0] > edges[1]:  # type: ignore[operator] # there are two
+    if None not in edges and edges[0] > edges[1]:  # type: ignore[operator] # neither is None
         raise Refusal("this frame ends before it starts", spec)
-    # Values are whole in their unit, so that none lies between a distance and the next whole one.
+    # Values are whole numbers of their unit, so none lies between a distance and the next whole one.
     start, end = (None if edge is None else rounded(edge) for edge, rounded in zip(edges, (ceil, floor), strict=True))
     if kind == "ROWS" or (arrives and start in (None, 0) and end in (None, 0)):
         return Frame("rows", start, end)
     if arrives:
-        raise Refusal("there is no distance between arrivals: write ROWS, or order by a time", spec)
+        raise Refusal(
+            "RANGE with a distance is not supported for the order of arrival: write ROWS, or order by a time", spec
+        )
     return Frame("range", start, end)
 
 
 def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -> Decimal:
-    """How far an edge is, in the unit in which the values are whole: of a DECIMAL its last digit, of a DOUBLE codes."""
+    """Return the distance of a frame's edge, as a number of the unit in which values are whole. Raises Refusal.
+
+    The unit is the last digit of a DECIMAL, and the code of a DOUBLE.
+    """
     bare = node.unnest()
     number = Decimal(bare.name) if isinstance(bare, exp.Literal) and bare.is_number else None
     if not isinstance(bare, exp.Interval) and (number is None or (kind == "ROWS" and not bare.is_int)):
-        raise Refusal(
-            "how far a frame goes is a number, written out in the query, whole for ROWS, or an INTERVAL", node
-        )
+        raise Refusal("the bound of a frame must be a literal number (an integer for ROWS) or an INTERVAL", node)
     if kind == "ROWS" and number is not None:
         return number
     value = window.args["order"].expressions[0].this
@@ -306,7 +318,7 @@ def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -
     if isinstance(bare, exp.Interval):
         months, days, micros = amount(bare)
         if of not in ("date", "timestamp", "local"):
-            raise Refusal(f"an INTERVAL is a distance between times, but this is {type_.sql}", value)
+            raise Refusal(f"an INTERVAL can be a bound only if ORDER BY is a time, but this is {type_.sql}", value)
         if months or days < 0 or micros < 0:
             raise Refusal("months differ in length: write an INTERVAL of days, hours, minutes or seconds", node)
         return Decimal(days * _DAY + micros)
@@ -321,7 +333,7 @@ def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -
         case "float" if type_.sql == DOUBLE.sql:
             return Decimal(code(float(number)))
     raise Refusal(
-        f"a RANGE by distance goes by a whole number, a DECIMAL of up to {_MOST_DIGITS} digits, a DOUBLE, a date and "
-        f"whole days, or a time and an INTERVAL, but {show(value)} is {type_.sql}: order by a CAST of it",
+        f"RANGE with a distance needs an integer, a DECIMAL of up to {_MOST_DIGITS} digits, a DOUBLE, a date "
+        f"with whole days, or a time with an INTERVAL, but {show(value)} is {type_.sql}: order by a CAST of it",
         value,
     )

@@ -1,4 +1,4 @@
-"""SQL text to sqlglot's tree, in Spark's dialect, and the refusal of clauses that no plan exists for yet."""
+"""Parses SQL text into sqlglot's tree, in Spark's dialect, and refuses clauses that cannot be planned."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rowkind.service.plan.sql.unsupported_dialects import check_dialect, no_stat
 _SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …]"
 
 _CLAUSES = {
-    "sort": "SORT BY has no meaning for a result that keeps changing: leave it out",
-    "cluster": "CLUSTER BY has no meaning for a result that keeps changing: leave it out",
-    "distribute": "DISTRIBUTE BY has no meaning here: leave it out",
-    "into": "SELECT INTO is not supported: the sink says where the result goes",
+    "sort": "SORT BY has no meaning for a result that keeps changing: remove it",
+    "cluster": "CLUSTER BY has no meaning for a result that keeps changing: remove it",
+    "distribute": "DISTRIBUTE BY has no meaning here: remove it",
+    "into": "SELECT INTO is not supported: the sink in the job file says where the result is written",
     "by_name": "BY NAME is not supported: write the columns in the same order",
     "on": "BY NAME is not supported: write the columns in the same order",
-    "side": "a set operation takes UNION, UNION ALL, INTERSECT or EXCEPT",
+    "side": "a set operation must be UNION, UNION ALL, INTERSECT or EXCEPT",
 }
-# The parser warns of what it takes for a command; here it is refused anyway.
+# The parser warns of text that it reads as a command; such text is refused here anyway.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 _UNEXPECTED = "Invalid expression / Unexpected token"
 _BEGINNINGS = ("SELECT", "WITH", "FROM", "VALUES")
@@ -43,19 +43,22 @@ _SUBQUERY = {"this", "order", "limit", "offset"}
 
 
 def parse(sql: str, origin: str, place: str) -> exp.Expr:
-    """The one query in a text; `origin` names the text in the tree, `place` in messages. Raises PlanError, Refusal."""
+    """Return the one query in a text. Raises PlanError, Refusal.
+
+    `origin` names the text in the tree, `place` in messages.
+    """
     try:
         statements = sqlglot.parse(sql, read=RowkindSql, error_level=ErrorLevel.IMMEDIATE)
     except ParseError as error:
         raise PlanError(place, *_syntax(error, sql, origin), sql) from None
     except TokenError:
-        raise PlanError(place, "the SQL cannot be read: a quotation mark or a comment is not closed") from None
+        raise PlanError(place, "the SQL cannot be parsed: a quotation mark or a comment is not closed") from None
     except (SqlglotError, ValueError, TypeError, AttributeError, LookupError) as error:
-        # The parser gives up in other ways too on some texts that are no SQL.
-        raise PlanError(place, f"the SQL cannot be read: {str(error).partition(chr(10))[0]}") from None
+        # For some texts that are not SQL, the parser raises other errors.
+        raise PlanError(place, f"the SQL cannot be parsed: {str(error).partition(chr(10))[0]}") from None
     found = [statement for statement in statements if statement is not None]
     if len(found) != 1:
-        text = "the SQL holds no query" if not found else "the SQL holds more than one statement"
+        text = "the SQL contains no query" if not found else "the SQL contains more than one statement"
         raise PlanError(place, f"{text}: expected one {_SUPPORTED}")
     tree = mark(found[0], origin, sql)
     check_dialect(tree)
@@ -63,9 +66,9 @@ def parse(sql: str, origin: str, place: str) -> exp.Expr:
 
 
 def query(tree: exp.Expr) -> exp.Expr:
-    """The tree as a SELECT, a set operation or one of them in parentheses with ORDER BY … LIMIT behind them.
+    """Return the tree as a SELECT, a set operation, or one of them in parentheses followed by ORDER BY … LIMIT.
 
-    There is nothing in it, subqueries aside, for which there is no plan. Raises Refusal.
+    Subqueries aside, every clause of the result can be planned. Raises Refusal.
     """
     while isinstance(tree, exp.Subquery) and not any(value for name, value in tree.args.items() if name != "this"):
         tree = tree.this
@@ -90,19 +93,19 @@ def query(tree: exp.Expr) -> exp.Expr:
         if name not in known:
             raise Refusal(f"this kind of query ({name.strip('_')}) is not supported", tree)
     if isinstance(tree, exp.Select) and not tree.expressions:
-        raise Refusal("there is nothing between SELECT and FROM: write the columns of the result, or *", tree)
+        raise Refusal("the SELECT list is empty: list the columns of the result, or write *", tree)
     return tree
 
 
 def values_query(tree: exp.Values) -> exp.Query:
-    """VALUES as a UNION ALL of SELECTs without FROM, whose columns are called col1, col2, … Raises Refusal."""
+    """Return VALUES as a UNION ALL of SELECTs without FROM, with columns col1, col2, … Raises Refusal."""
     rows: list[exp.Query] = []
     for each in tree.expressions:
         written = each.expressions if isinstance(each, exp.Tuple) else [each]
         items = [exp.alias_(value.copy(), f"col{number}") for number, value in enumerate(written, 1)]
         rows.append(exp.Select(expressions=items))
     while len(rows) > 1:
-        # In pairs, and these in pairs: not as deep as there are rows.
+        # Unite pairs, then pairs of pairs, so that the tree is not as deep as there are rows.
         pairs = [exp.Union(this=a, expression=b, distinct=False) for a, b in zip(rows[::2], rows[1::2], strict=False)]
         rows = [*pairs, *rows[len(pairs) * 2 :]]
     return rows[0]
@@ -115,25 +118,25 @@ def _syntax(error: ParseError, sql: str, origin: str) -> tuple[str, SqlSpan]:
         message = "something is missing"
     line, column = int(first["line"] or 1), int(first["col"] or 1)
     highlight = str(first["highlight"] or "")
-    # sqlglot counts to the last character of the word that it stumbled over.
+    # sqlglot's column is that of the last character of the word at which it failed.
     begin = sum(len(each) + 1 for each in sql.split("\n")[: line - 1])
     last = min(begin + column - 1, max(len(sql) - 1, 0))
     span = SqlSpan(origin, max(last - len(highlight) + 1, begin), last)
     if message == _UNEXPECTED:
         return _unexpected(sql, span)
-    return no_type(highlight) or f"this is not SQL: {message[:1].lower() + message[1:]}", span
+    return no_type(highlight) or f"syntax error: {message[:1].lower() + message[1:]}", span
 
 
 def _unexpected(sql: str, span: SqlSpan) -> tuple[str, SqlSpan]:
-    """What is wrong where the parser came upon a word that cannot be there: often it is the word before it."""
+    """Return the message for a word that the parser did not expect; the cause is often the word before it."""
     tokens = sqlglot.tokenize(sql, read=RowkindSql)
     first = next((each for each in tokens if each.text != "("), tokens[0])
     if first.text.upper() not in _BEGINNINGS and first.start < span.last:
-        text = f"this is not SQL: a query begins with SELECT or WITH, and not with {first.text}"
+        text = f"syntax error: a query must begin with SELECT or WITH, not {first.text}"
         return text, SqlSpan(span.origin, first.start, first.end)
     before = next((each for each in reversed(tokens) if each.end < span.first), first)
     meant = difflib.get_close_matches(before.text.upper(), _KEYWORDS, n=1)
     if meant and before.text.upper() not in _KEYWORDS:
-        text = f"this is not SQL: {before.text} cannot be here; did you mean {meant[0]}?"
+        text = f"syntax error: {before.text} is not expected here; did you mean {meant[0]}?"
         return text, SqlSpan(span.origin, before.start, before.end)
-    return f"this is not SQL: {sql[span.first : span.last + 1]} cannot be here", span
+    return f"syntax error: {sql[span.first : span.last + 1]} is not expected here", span

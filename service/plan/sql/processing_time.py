@@ -1,10 +1,10 @@
-"""PROCTIME() as a column: the time at which a row is processed, that of its batch.
+"""PROCTIME() as a column: the time at which a row is processed, which is the time of its batch.
 
     SELECT *, PROCTIME() AS p FROM bids                                       a view whose rows have it
-    TABLE(TUMBLE(TABLE bids, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE))    windows of it, without a name
+    TABLE(TUMBLE(TABLE bids, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE))    windows by it, without a name
     GROUP BY TUMBLE(PROCTIME(), INTERVAL '1' MINUTE)
 
-In ORDER BY it is the order in which rows arrive, which needs no time (`sql.windows`).
+In ORDER BY, PROCTIME() is the order in which rows arrive, which needs no time (`sql.windows`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _COLUMN = "proctime"
 def with_processing_time(
     tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[exp.Select, LogicalNode, Scope]:
-    """A SELECT in which a column stands for PROCTIME(), and the rows with it; all as it is where nobody asks.
+    """Return a SELECT with a column in place of PROCTIME(), and rows and scope with that column.
 
-    Raises Refusal.
+    Without PROCTIME(), all are unchanged. Raises Refusal.
     """
     calls = list(_calls(tree))
     if not calls:
         return tree, rows, scope
     for call in calls:
         if call.expressions:
-            raise Refusal("PROCTIME() takes nothing in its parentheses", call)
+            raise Refusal("PROCTIME() takes no arguments", call)
     stamped, relation = with_stamp(rows, calls[0], context, queries)
     tree = tree.copy()
     for call in _calls(tree):
@@ -47,7 +47,7 @@ def with_processing_time(
 
 
 def with_stamp(rows: LogicalNode, at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalStamp, Relation]:
-    """Rows with the time at which they are processed, and a relation that has this one column."""
+    """Return rows with the time at which they are processed, and a relation that has this one column."""
     path = queries.invent(context.path, _COLUMN)
     name = f"{path}{_COLUMN}"
     relation = Relation(path.removeprefix(context.path).rstrip("."), {_COLUMN: name}, hidden=True)
@@ -55,10 +55,10 @@ def with_stamp(rows: LogicalNode, at: exp.Expr, context: Context, queries: Queri
 
 
 def _calls(tree: exp.Select) -> Iterator[exp.Anonymous]:
-    """The calls of PROCTIME() whose value somebody wants."""
+    """Yield the calls of PROCTIME() whose value is needed."""
     group = tree.args.get("group")
     for item in (*tree.expressions, *([] if group is None else [group])):
-        # Who asks may put something else in their place.
+        # The caller may replace the nodes while it iterates.
         for node in list(outside_queries(item)):
             if isinstance(node, exp.Anonymous) and is_arrival(node) and not isinstance(node.parent, exp.Ordered):
                 yield node

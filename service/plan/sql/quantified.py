@@ -5,8 +5,8 @@
     x > ANY (…)                  x > the least of the values; with < the greatest, with <> one of both
     x > ALL (…)                  NOT x <= ANY (…)
 
-They are NULL where the answer depends on a NULL, as an OR, or an AND, of all comparisons would be: ANY of no values is
-FALSE, else TRUE if one comparison is, else NULL if a value is NULL, or x itself.
+The result is NULL if it depends on a NULL, like an OR (ANY) or an AND (ALL) of all comparisons. ANY of no values is
+FALSE. Otherwise ANY is TRUE if one comparison is TRUE, NULL if a value or x is NULL, and else FALSE.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _VALUE = "value"
 
 
 def without_all(tree: exp.Expr) -> exp.Expr:
-    """A query in which ANY of a subquery stands behind <, <=, >, >= or <> only, and ALL nowhere. Raises Refusal."""
+    """Return a query in which ANY of a subquery follows only <, <=, >, >= or <>, and ALL does not occur.
+
+    Raises Refusal.
+    """
     for node in list(tree.find_all(*_NEGATED)):
         quantifier = node.expression.unnest()
         subquery = _subquery(quantifier)
@@ -49,7 +52,7 @@ def without_all(tree: exp.Expr) -> exp.Expr:
         if kind is exp.EQ:
             found: exp.Expr = exp.In(this=node.this, query=subquery)
         elif isinstance(node.this.unnest(), exp.Tuple):
-            raise Refusal("ANY and ALL compare one value: write EXISTS for rows of several", node)
+            raise Refusal("ANY and ALL compare a single value: for rows of several values, write EXISTS", node)
         else:
             found = kind(this=node.this, expression=exp.Any(this=subquery))
         node.replace(exp.Paren(this=exp.Not(this=found)) if of_all else found)
@@ -57,7 +60,7 @@ def without_all(tree: exp.Expr) -> exp.Expr:
 
 
 def summary(node: exp.Binary, *, whole: bool) -> exp.Select:
-    """What has to be known of the values: the extremes; on the whole also how many there are, and how many not NULL.
+    """Return the query for the extremes of the values; with `whole`, also for the counts of all and of non-NULL values.
 
     Raises Refusal.
     """
@@ -68,14 +71,17 @@ def summary(node: exp.Binary, *, whole: bool) -> exp.Select:
     while isinstance(values, exp.Subquery) and not any(each for name, each in values.args.items() if name != "this"):
         values = values.this
     if isinstance(values, exp.Select) and not values.is_star and len(values.selects) != 1:
-        raise Refusal("a subquery behind ANY or ALL has one column", node)
+        raise Refusal("a subquery after ANY or ALL must have exactly one column", node)
     alias = exp.TableAlias(this=exp.to_identifier("any"), columns=[exp.to_identifier(_VALUE)])
     derived = exp.Subquery(this=values, alias=alias)
     return exp.Select(expressions=[*counts, *extremes], from_=exp.From(this=derived))
 
 
 def answer(node: exp.Binary, operand: exp.Expr, found: Sequence[exp.Expr], *, whole: bool) -> exp.Expr:
-    """The comparison of a value with ANY, by the columns of its `summary`; if not `whole`, NULL may stand for FALSE."""
+    """Return the comparison of a value with ANY, over the columns of its `summary`.
+
+    If not `whole`, NULL may stand for FALSE.
+    """
     extremes = found[2:] if whole else found
     true = exp.or_(*(type(node)(this=operand.copy(), expression=each.copy()) for each in extremes), copy=False)
     if not whole:
@@ -89,9 +95,9 @@ def answer(node: exp.Binary, operand: exp.Expr, found: Sequence[exp.Expr], *, wh
 
 
 def _subquery(quantifier: exp.Expr) -> exp.Subquery | None:
-    """The subquery behind ANY or ALL, None where there is none."""
+    """Return the subquery of ANY or ALL; None if there is none."""
     if isinstance(quantifier, exp.Anonymous) and word(quantifier) == "ALL" and len(quantifier.expressions) == 1:
-        # As it is read with two pairs of parentheses.
+        # This is how `ALL ((SELECT …))` is parsed.
         inner = quantifier.expressions[0]
     elif isinstance(quantifier, exp.Any | exp.All):
         inner = quantifier.this

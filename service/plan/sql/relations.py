@@ -1,6 +1,6 @@
-"""What stands in FROM: a table, a view, a query in WITH, a derived table, or a table function over one of them.
+"""Relations in FROM: a table, a view, a query in WITH, a derived table, or a table function over one of them.
 
-Views, WITH and derived tables are written out where they are used.
+Views, queries in WITH and derived tables are expanded where they are used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rowkind.service.plan.view import View
 
 
 def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
-    """What is called how in a query: what was before it, and its own WITH. Raises Refusal."""
+    """Return the queries in WITH that a query can use: those of the queries around it, and its own. Raises Refusal."""
     known = dict(context.with_)
     with_ = tree.args.get("with_")
     if with_ is None:
@@ -42,18 +42,21 @@ def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
     for table in with_.expressions:
         name = table.alias.lower()
         if name in own:
-            raise Refusal(f"two queries in WITH are called {table.alias}: give one another name", table.args["alias"])
+            raise Refusal(
+                f"two queries in WITH are named {table.alias}: give one of them another name", table.args["alias"]
+            )
         own.add(name)
-        # A query in WITH sees those before it, and neither itself nor later ones.
+        # A query in WITH can use the queries before it, but neither itself nor later ones.
         known = {**known, name: Named(table.this, column_aliases(table), known, context.depth)}
     return known
 
 
 @dataclass(frozen=True)
 class Related:
-    """The rows of a relation, what its names mean, and what links them to a query around the one whose FROM it is in.
+    """The rows of a relation, the meaning of its names, and its links to the query around the SELECT that reads it.
 
-    The links read columns that the rows have beside those that names mean. `single`: they leave one row at most.
+    The links read columns that the rows have in addition to those that can be named. `single`: the links leave at most
+    one row.
     """
 
     node: LogicalNode
@@ -63,7 +66,7 @@ class Related:
 
 
 def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
-    """One of them. Raises Refusal."""
+    """Return the rows of a relation in FROM. Raises Refusal."""
     clause = clause_of(at)
     if (windows := window_function(at)) is not None:
         return _in_windows(windows, at, context, queries)
@@ -79,8 +82,8 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
     if not isinstance(at, exp.Table) or not isinstance(at.this, exp.Identifier):
         raise no_relation(at)
     if at.args.get("db") or at.args.get("catalog"):
-        raise Refusal(f"{sql_text(at)}: tables are called as in the job file, without a database", at)
-    _only(at, "this way to name a table")
+        raise Refusal(f"{sql_text(at)}: a table is referred to by its name in the job file, without a database", at)
+    _only(at, "this form of a table name")
     alias = at.alias or at.name
     name, catalog = at.name.lower(), queries.catalog
     aliases = column_aliases(at)
@@ -109,8 +112,8 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
 
 
 def _in_windows(windows: WindowFunction, at: exp.Expr, context: Context, queries: Queries) -> Related:
-    """The rows of a table function in the windows that it speaks of."""
-    _only(at, "this way to call a table function")
+    """Return the rows of a table function in its windows. Raises Refusal."""
+    _only(at, "this form of a call of a table function")
     rows = windows.rows.copy()
     alias = at.alias or rows.name or alias_for(queries, context, "windows")
     rows.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
@@ -118,8 +121,8 @@ def _in_windows(windows: WindowFunction, at: exp.Expr, context: Context, queries
     node, relation = found.node, found.relation
     if found.links and windows.window.kind == "SESSION":
         raise Refusal(
-            "sessions are not of rows that a query around is read for: write PARTITION BY, and compare its column in "
-            "WHERE, where the sessions are there",
+            "SESSION cannot read rows that depend on an outer query: write PARTITION BY, and compare its column "
+            "in WHERE of the SELECT that reads the sessions",
             at,
         )
     if is_arrival(windows.time):
@@ -135,14 +138,14 @@ def _in_windows(windows: WindowFunction, at: exp.Expr, context: Context, queries
 
 
 def _matched(at: MatchClause, context: Context, queries: Queries) -> Related:
-    """What comes out of MATCH_RECOGNIZE."""
+    """Return the rows of MATCH_RECOGNIZE. Raises Refusal."""
     alias = at.alias or alias_for(queries, context, "match")
     path = f"{context.path}{alias}"
     found = relation_of(at.this, replace(context, path=f"{path}."), queries)
     if found.links:
         raise Refusal(
-            "MATCH_RECOGNIZE is not over rows that a query around is read for: write PARTITION BY, and compare its "
-            "column in WHERE, where the matches are there",
+            "MATCH_RECOGNIZE cannot read rows that depend on an outer query: write PARTITION BY, and compare "
+            "its column in WHERE of the SELECT that reads the matches",
             at,
         )
     queries.note(path)
@@ -158,7 +161,7 @@ def _derived(named: Named, alias: str, at: exp.Expr, context: Context, queries: 
     inner = in_each_group(queries.select(named.query, place), place, queries, at)
     spelled = renamed(tuple(inner.outputs), named.columns, at)
     names = {column: f"{path}.{column}" for column in spelled}
-    # Columns of unique keys stay within reach of the planner, though no name in the SQL means them.
+    # The planner can still use the columns of unique keys, even if no name in the SQL refers to them.
     linked = set[str]().union(*map(reads, inner.links)) & columns(inner.input).keys()
     hidden = linked.union(*unique_keys(inner.input))
     outputs: dict[str, exp.Expr] = {
@@ -166,26 +169,31 @@ def _derived(named: Named, alias: str, at: exp.Expr, context: Context, queries: 
     }
     if taken := [name for name in linked if outputs.get(name, resolved(name)) != resolved(name)]:
         spelled_ = taken[0].removeprefix(f"{path}.")
-        raise Refusal(f"a column cannot be called {spelled_} here, as another one: give it another name", at)
+        raise Refusal(
+            f"a column cannot be named {spelled_} here, because another column has that name: give it another name", at
+        )
     outputs = outputs | {name: resolved(name) for name in sorted(hidden) if name not in outputs}
     return Related(LogicalProject(inner.input, outputs), Relation(alias, names), inner.links, inner.single)
 
 
 def column_aliases(node: exp.Expr) -> tuple[str, ...]:
-    """The names of columns behind an alias, AS x(a, b)."""
+    """Return the names of columns after an alias, AS x(a, b)."""
     alias = node.args.get("alias")
     return tuple(column.name for column in alias.args.get("columns") or []) if alias is not None else ()
 
 
 def renamed(spelled: tuple[str, ...], names: tuple[str, ...], at: exp.Expr) -> tuple[str, ...]:
-    """What columns are called that may have such names. Raises Refusal."""
+    """Return the names of columns: `names` if there are any, else `spelled`. Raises Refusal."""
     if not names:
         return spelled
     if len(names) != len(spelled):
-        raise Refusal(f"there are {len(spelled)} columns, but {len(names)} names for them behind the alias", at)
+        raise Refusal(
+            f"the number of columns is {len(spelled)}, but the number of column names after the alias is {len(names)}",
+            at,
+        )
     for name in names:
         if sum(name.lower() == other.lower() for other in names) > 1:
-            raise Refusal(f"two columns are called {name}: give one another name", at)
+            raise Refusal(f"two columns are named {name}: give one of them another name", at)
     return names
 
 

@@ -1,10 +1,10 @@
-"""The text in PATTERN (…), read into a pattern.
+"""Parses the text in PATTERN (…).
 
-    A B+ C?            one after the other, with how often: * + ? {n} {n,} {n,m} {,m}, reluctant with a ? behind that
+    A B+ C?            a sequence with quantifiers: * + ? {n} {n,} {n,m} {,m}, made reluctant by a following ?
     (A | B C) D        groups, and alternatives of which an earlier one is preferred
     PERMUTE(A, B)      all orders of its parts, in the order of their places
 
-Anchors and exclusions are refused: what comes before or behind all rows nobody knows of a stream.
+Anchors and exclusions are refused. A stream has no known first or last row.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ _TOKEN = re.compile(
 )
 _MOST_STEPS = 5_000
 _MOST_PERMUTED = 6
-_EXAMPLE = "a pattern is written as in PATTERN (A B+ (C | D)?)"
+_EXAMPLE = "a pattern must be written as in PATTERN (A B+ (C | D)?)"
 
 
 @dataclass(frozen=True)
 class NamedPattern:
-    """A pattern, the names of its variables by their numbers, and where each stands in the text first."""
+    """A pattern, the names of its variables by number, and the first place of each in the text."""
 
     pattern: Pattern
     names: tuple[str, ...]
     places: tuple[exp.Expr, ...]
 
     def number(self, name: str) -> int | None:
-        """The number of a variable, whichever way its name is written."""
+        """Return the number of a variable; upper and lower case do not matter."""
         return next((number for number, own in enumerate(self.names) if own.lower() == name.lower()), None)
 
 
 def row_pattern(text: exp.Expr) -> NamedPattern:
-    """The pattern that a piece of the SQL is. Raises Refusal."""
+    """Return the pattern in a piece of the SQL. Raises Refusal."""
     reading = _PatternReading(text, list(_tokens(text.name)))
     pattern = reading.choice()
     if reading.next is not None:
-        raise reading.refusal(f"{reading.next.text} has no place here: {_EXAMPLE}")
+        raise reading.refusal(f"{reading.next.text} is not expected here: {_EXAMPLE}")
     if can_be_empty(pattern):
         raise Refusal(
-            "this pattern can match no row at all, which would be a match everywhere: let it have one row at least, as "
-            "with + in place of *",
+            "this pattern can match zero rows, so it would match everywhere: require at least one row, for "
+            "example with + instead of *",
             text,
         )
     if steps(pattern) > _MOST_STEPS:
         raise Refusal(
-            f"this pattern is too large, with more than {_MOST_STEPS} steps when all is written out: count rows by a "
-            "condition in DEFINE, as in COUNT(A.x) <= 1000",
+            f"this pattern is too large: it has more than {_MOST_STEPS} steps when expanded; count rows by a "
+            "condition in DEFINE instead, as in COUNT(A.x) <= 1000",
             text,
         )
     return NamedPattern(pattern, tuple(reading.names.values()), tuple(reading.places))
@@ -85,7 +85,7 @@ def _tokens(text: str) -> Iterator[_PatternWord]:
 
 @dataclass
 class _PatternReading:
-    """Recursive descent over the words of a pattern."""
+    """A recursive-descent parser over the words of a pattern."""
 
     text: exp.Expr
     words: list[_PatternWord]
@@ -121,12 +121,14 @@ class _PatternReading:
             return part
         reluctant = self._take("?")
         if self.next is not None and self.next.text in ("*", "+", "?", "{"):
-            raise self.refusal("one quantifier stands behind a variable or a group: write parentheses around the first")
+            raise self.refusal(
+                "a variable or a group can have only one quantifier: put parentheses around the first one"
+            )
         return PatternRepeat(part, *bounds, reluctant)
 
     def _one(self) -> Pattern:
         word = self.next
-        assert word is not None, "a part begins with a word"
+        assert word is not None, "the caller has checked that a word follows"
         self.at += 1
         if word.kind == "name":
             if word.text.upper() == "PERMUTE" and self._take("("):
@@ -142,17 +144,17 @@ class _PatternReading:
             case "^" | "$":
                 what = "first" if word.text == "^" else "last"
                 raise self.refusal(
-                    f"the anchor {word.text} is not supported, as a stream has no {what} row: give the variable a "
+                    f"the anchor {word.text} is not supported, because a stream has no {what} row: use a "
                     "condition in DEFINE",
                     word,
                 )
             case "{-":
                 raise self.refusal(
-                    "the exclusion {- … -} is not supported: write ONE ROW PER MATCH, or leave rows out in WHERE by "
-                    "CLASSIFIER()",
+                    "the exclusion {- … -} is not supported: write ONE ROW PER MATCH, or filter rows by "
+                    "CLASSIFIER() in WHERE",
                     word,
                 )
-        raise self.refusal(f"{word.text} has no place here: {_EXAMPLE}", word)
+        raise self.refusal(f"{word.text} is not expected here: {_EXAMPLE}", word)
 
     def _variable(self, word: _PatternWord) -> PatternVariable:
         name = word.text.strip("`")
@@ -167,7 +169,7 @@ class _PatternReading:
             parts.append(self.choice())
         self._close()
         if len(parts) > _MOST_PERMUTED:
-            raise self.refusal(f"PERMUTE takes up to {_MOST_PERMUTED} parts, which already have 720 orders", word)
+            raise self.refusal(f"PERMUTE takes at most {_MOST_PERMUTED} parts, which already have 720 orders", word)
         return PatternChoice(tuple(PatternSequence(order) for order in itertools.permutations(parts)))
 
     def _bounds(self) -> tuple[int, int | None] | None:
@@ -180,10 +182,10 @@ class _PatternReading:
         least = self._number()
         most = self._number() if (several := self._take(",")) else least
         if not self._take("}") or (least is None and most is None):
-            raise self.refusal("a quantifier in braces is {n}, {n,}, {n,m} or {,m}", word)
+            raise self.refusal("a quantifier in braces must be {n}, {n,}, {n,m} or {,m}", word)
         if most is not None and (most < (least or 0) or most == 0):
-            raise self.refusal("the second bound is no less than the first, and more than 0", word)
-        assert several or least is not None, "one number is both bounds"
+            raise self.refusal("the second bound must be greater than 0 and not less than the first bound", word)
+        assert several or least is not None, "without a comma, the only number is both bounds"
         return least or 0, most
 
     def _number(self) -> int | None:
@@ -204,7 +206,7 @@ class _PatternReading:
             raise self.refusal(f"a parenthesis is not closed: {_EXAMPLE}")
 
     def _place(self, word: _PatternWord | None) -> exp.Expr:
-        """A word as a piece of the SQL, or the last one where there is none."""
+        """Return a word as a piece of the SQL, the last word if there is none."""
         word = word or self.words[-1]
         piece = exp.Var(this=word.text)
         if "start" in self.text.meta:

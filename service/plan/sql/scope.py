@@ -1,7 +1,7 @@
-"""Names: which column of which relation a name in the SQL means.
+"""Names: resolves a name in the SQL to a column of a relation.
 
-As in Spark SQL, names of tables and columns are the same in upper and lower case, and the result's columns are spelled
-as the query spells them.
+As in Spark SQL, upper and lower case do not matter in names of tables and columns, and the result's columns are spelled
+as in the query.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rowkind.service.plan.syntax import sql_text
 
 @dataclass(frozen=True)
 class Relation:
-    """A table, view or derived table in FROM: its alias, and its columns as spelled with their names in the plan.
+    """A table, view or derived table in FROM: its alias, and its columns as spelled, with their names in the plan.
 
-    One that is `hidden` has been put there by the planner: its columns are found by its alias only.
+    A `hidden` relation was added by the planner: its columns are found by its alias only.
     """
 
     alias: str
@@ -33,28 +33,28 @@ class Relation:
     hidden: bool = False
 
     def find(self, column: str) -> list[str]:
-        """The columns called so, by their names in the plan."""
+        """Return the columns with this name, by their names in the plan."""
         return [name for spelled, name in self.columns.items() if spelled.lower() == column.lower()]
 
 
 @dataclass(frozen=True)
 class Merged:
-    """A column of USING: how it is spelled, what it stands for, and the aliases of the tables that share it."""
+    """A column of USING: its spelling, its meaning, and the aliases of the tables that share it."""
 
     name: str
     meaning: exp.Expr
     tables: frozenset[str]
 
     def covers(self, relation: Relation, column: str) -> bool:
-        """Whether a column of a relation is this one."""
+        """Return whether a column of a relation is this one."""
         return column.lower() == self.name.lower() and relation.alias in self.tables
 
 
 class Unreachable(Refusal):
-    """A subquery that reads columns of a query around it where its rows alone do not say what they are.
+    """A subquery reads columns of an outer query where its own rows do not determine their values.
 
-    `columns` are those, by their names in the plan. A query that has them brings their values into the subquery
-    (`sql.domain`); where none does, this is the refusal.
+    `columns` are the names of these columns in the plan. A query that has the columns brings their values into the
+    subquery (`sql.domain`). If no query has them, this error refuses the SQL.
     """
 
     def __init__(self, text: str, at: exp.Expr, columns: Iterable[str]) -> None:
@@ -63,33 +63,33 @@ class Unreachable(Refusal):
 
 
 Handler = Callable[[exp.Expr], exp.Expr]
-"""What stands for a subquery in an expression."""
+"""Returns the replacement for a subquery in an expression."""
 
 Alias = Callable[[exp.Column], exp.Expr | None]
-"""What a bare name means in the SELECT list, None where it does not mean a column of it."""
+"""Returns the meaning of a bare name as a column of the SELECT list; None if it is not one."""
 
 
 def no_subquery(node: exp.Expr) -> exp.Expr:
-    """Refuse a subquery where there can be none."""
+    """Refuse a subquery where none is allowed."""
     raise Refusal("a subquery is not supported here: compute it in a derived table, or write it as a JOIN", node)
 
 
 _CLOCKS = ("LOCALTIME", "LOCALTIMESTAMP", "CURRENT_TIME")
-"""Functions that are called without parentheses, and look like columns."""
+"""Functions that are called without parentheses, and so look like columns."""
 
 
 def no_alias(_: exp.Column) -> None:
-    """Names mean nothing but columns of FROM."""
+    """Let bare names mean only columns of FROM."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What the names in one SELECT can mean.
+    """The meaning of the names in one SELECT.
 
-    `merged` are the columns of USING: one column each where `*` and bare names are concerned.
-    `outer` is the scope of the query around a subquery; `domain` says of columns from there in which own column their
-    values are, if they are. `spent` are the tables of semi and anti joins, whose columns
-    nobody sees behind the join.
+    - `merged`: the columns of USING, each of which is one column for `*` and bare names.
+    - `outer`: the scope of the outer query.
+    - `domain`: for columns of outer queries, the subquery's own columns with their values, if there are any.
+    - `spent`: the tables of semi and anti joins, whose columns are not visible after the join.
     """
 
     relations: tuple[Relation, ...]
@@ -106,10 +106,10 @@ class Scope:
         alias: Alias = no_alias,
         outer: bool = False,
     ) -> exp.Expr:
-        """The expression with every column resolved. Raises Refusal.
+        """Return the expression with every column resolved. Raises Refusal.
 
-        `subquery` makes something of each subquery in it; `alias` is asked first what a bare name means. Names of the
-        query around a subquery are known only with `outer`.
+        `subquery` replaces each subquery in the expression. `alias` is tried first for the meaning of a bare name.
+        Columns of the outer query are allowed only with `outer`.
         """
 
         def replaced(each: exp.Expr) -> exp.Expr:
@@ -121,16 +121,19 @@ class Scope:
         return compared(node.transform(replaced))
 
     def knows(self, column: exp.Column) -> bool:
-        """Whether a bare name is a column of FROM, or of more than one table in it."""
+        """Return whether a bare name is a column of one or more tables in FROM."""
         return any(relation.find(column.name) for relation in self._open)
 
     @property
     def depth(self) -> int:
-        """How many queries are around a subquery here."""
+        """The number of queries around a subquery of this SELECT."""
         return 1 if self.outer is None else 1 + self.outer.depth
 
     def within(self, depth: int) -> Scope | None:
-        """What is around a query that only the outermost `depth` queries are around, though it is used in here."""
+        """Return the outer scope of a query that is used here but has only the outermost `depth` queries around it.
+
+        Return None if there is no query around it.
+        """
         if depth == 0:
             return None
         hidden = self.outer is not None and self.depth > depth
@@ -138,25 +141,25 @@ class Scope:
 
     @property
     def _open(self) -> tuple[Relation, ...]:
-        """The relations whose columns go by their names alone."""
+        """The relations whose columns can be named without their table."""
         return tuple(relation for relation in self.relations if not relation.hidden)
 
     def _column(self, column: exp.Column, *, outer: bool) -> exp.Expr:
         if isinstance(column.this, exp.Star):
-            raise Refusal("* stands only in the SELECT list", column)
+            raise Refusal("* is allowed only in the SELECT list", column)
         bare, fields = with_fields(column, self._is_table)
         if fields and (self.knows(bare) or bare.table or (self.outer is not None and self._is_outer(bare))):
             return field_of(self._column(bare, outer=outer), fields)
         if len(fields) > 1:
             raise Refusal(f"there is no table or column {bare.name} in FROM{near(bare.name, self._names())}", column)
         if self.outer is not None and self._is_outer(column):
-            found = self.outer._column(column, outer=True)  # noqa: SLF001 -- the same for the scope around this one
+            found = self.outer._column(column, outer=True)  # noqa: SLF001 -- the same method of the outer scope
             found = self.own(found)
             beyond = reads(found) - set(self.domain.values())
             if beyond and not outer:
                 raise Unreachable(
-                    f"{sql_text(column)} is a column of the query around this one, which cannot be used here: "
-                    f"compute it in a derived table",
+                    f"{sql_text(column)} is a column of the outer query, which cannot be used here: compute it "
+                    "in a derived table",
                     column,
                     beyond,
                 )
@@ -173,15 +176,15 @@ class Scope:
         return resolved(own[0][1], like=column) if merged is None else _operand(merged.meaning)
 
     def own(self, node: exp.Expr) -> exp.Expr:
-        """A resolved expression with the columns of the domain for those around whose values they are."""
+        """Return a resolved expression in which the domain's columns replace the outer columns with the same values."""
         return substitute(node, {name: resolved(own, like=node) for name, own in self.domain.items()})
 
     def using(self, column: str) -> Merged | None:
-        """The column of USING that is called so."""
+        """Return the column of USING with this name."""
         return next((each for each in self.merged if each.name.lower() == column.lower()), None)
 
     def _is_table(self, name: str) -> bool:
-        """Whether a table is called so, here or in a query around this one."""
+        """Return whether a table has this name, here or in an outer query."""
         here = [relation.alias for relation in self.relations] + list(self.spent)
         known = name.lower() in map(str.lower, here)
         return known or (self.outer is not None and self.outer._is_table(name))  # noqa: SLF001 -- as above
@@ -191,7 +194,7 @@ class Scope:
         return aliases + [spelled for relation in self._open for spelled in relation.columns]
 
     def _is_outer(self, column: exp.Column) -> bool:
-        """Whether only the query around this one has such a column."""
+        """Return whether only an outer query has such a column."""
         if column.table:
             here = any(relation.alias.lower() == column.table.lower() for relation in self.relations)
             scope = self.outer
@@ -214,8 +217,8 @@ class Scope:
         if not found:
             if column.table.lower() in map(str.lower, self.spent):
                 raise Refusal(
-                    f"{column.table} is what a SEMI or ANTI JOIN looks rows up in, which brings none of its columns: "
-                    f"write an INNER JOIN for them",
+                    f"{column.table} is the right side of a SEMI or ANTI JOIN, whose columns are not in the "
+                    "result: write an INNER JOIN to use them",
                     column,
                 )
             aliases = [relation.alias for relation in self.relations]
@@ -229,11 +232,11 @@ class Scope:
         if not column.table and column.name.upper() in _CLOCKS:
             return f"the function {column.name} is not supported: {REFUSED[column.name.upper()]}"
         known = [spelled for relation in relations for spelled in relation.columns]
-        whose = f"{relations[0].alias} has" if len(relations) == 1 else "there is"
+        whose = f"{relations[0].alias} has" if len(relations) == 1 else "the query has"
         return f"{whose} no column {column.name}{near(column.name, known)}"
 
     def star(self, at: exp.Expr, table: str = "") -> Iterator[tuple[str, exp.Expr]]:
-        """The columns that `*`, or `table.*`, stands for. Raises Refusal."""
+        """Yield the columns that `*` or `table.*` stands for. Raises Refusal."""
         relations = self._open
         if table:
             relations = tuple(relation for relation in relations if relation.alias.lower() == table.lower())
@@ -249,12 +252,12 @@ class Scope:
 
 
 def outside_queries(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The pieces of an expression, those of its subqueries left out."""
+    """Yield the nodes of an expression, except those inside its subqueries."""
     return node.walk(prune=lambda each: isinstance(each, exp.Query))
 
 
 def is_subquery(node: exp.Expr) -> bool:
-    """Whether a node is a subquery, or a predicate about one."""
+    """Return whether a node is a subquery, or a predicate over one."""
     if isinstance(node, exp.Any | exp.All):
         return isinstance(node.this.unnest(), exp.Query)
     if isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE) and with_any(node) is not None:
@@ -263,7 +266,7 @@ def is_subquery(node: exp.Expr) -> bool:
 
 
 def with_any(node: exp.Binary) -> exp.Query | None:
-    """The subquery with ANY value of which something is compared."""
+    """Return the subquery of a comparison with ANY value; None if there is none."""
     found = node.expression
     return found.this if isinstance(found, exp.Any) and isinstance(found.this, exp.Query) else None
 
@@ -273,10 +276,10 @@ def _operand(meaning: exp.Expr) -> exp.Expr:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """`; did you mean …?`, or what there is."""
+    """Return `; did you mean …?`, or a list of the known names."""
     known = list(dict.fromkeys(known))
     by_lower = {each.lower(): each for each in known}
     match = difflib.get_close_matches(name.lower(), by_lower, n=1)
     if match:
         return f"; did you mean {by_lower[match[0]]}?"
-    return f"; there is {', '.join(known[:12])}{', …' if len(known) > 12 else ''}" if known else ""
+    return f"; available: {', '.join(known[:12])}{', …' if len(known) > 12 else ''}" if known else ""

@@ -1,4 +1,4 @@
-"""The SELECT list: which columns a query has, what each is computed from, and what their names mean elsewhere."""
+"""The SELECT list: the columns of a query, their expressions, and the meaning of their names in other clauses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Item:
-    """One column of a query: its name, its expression with all names resolved, and where it stands."""
+    """One column of a query: its name, its expression with all names resolved, and its place in the SQL."""
 
     name: str
     expression: exp.Expr
@@ -34,11 +34,11 @@ class SelectList:
     items: tuple[Item, ...]
 
     def find(self, column: exp.Column) -> exp.Expr | None:
-        """What a bare name means as a column of the result."""
+        """Return the meaning of a bare name as a column of the result; None if there is no such column."""
         return next((item.expression for item in self.items if item.name.lower() == column.name.lower()), None)
 
     def position(self, node: exp.Expr) -> Item | None:
-        """The item that a number in GROUP BY or ORDER BY stands for, None for anything else. Raises Refusal."""
+        """Return the item that a number in GROUP BY or ORDER BY stands for; None for anything else. Raises Refusal."""
         if not (isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit()):
             return None
         number = int(str(node.this))
@@ -48,9 +48,9 @@ class SelectList:
 
 
 def select_list(tree: exp.Select, scope: Scope, subquery: Handler, context: Context) -> SelectList:
-    """The columns of a SELECT. Raises Refusal.
+    """Return the columns of a SELECT. Raises Refusal.
 
-    As in Spark, an expression may use columns to the left of it by their names, where FROM has none called so.
+    As in Spark, an expression may refer by name to columns on its left if FROM has no column of that name.
     """
     if kind := tree.args.get("kind"):
         raise Refusal(f"SELECT AS {kind} is not supported", tree)
@@ -60,14 +60,16 @@ def select_list(tree: exp.Select, scope: Scope, subquery: Handler, context: Cont
         for name, expression in _outputs(item, scope, subquery, lateral, context):
             taken = {other.name.lower() for other in items}
             if context.result and context.named and not _NAME.fullmatch(name):
-                raise Refusal(f"{name!r} cannot be a column of an Avro record: give it a name with AS", item)
+                raise Refusal(f"{name!r} cannot be a field name of an Avro record: give it another name with AS", item)
             if context.named and name.lower() in taken and isinstance(item, exp.Alias | exp.Column | exp.Star):
-                raise Refusal(f"two columns of the result are called {name}: give one another name with AS", item)
+                raise Refusal(
+                    f"two columns of the result are named {name}: give one of them another name with AS", item
+                )
             own = name if name and name.lower() not in taken else f"column_{len(items) + 1}"
             items.append(Item(own, expression, item))
     if not items:
         at = tree.expressions[0] if tree.expressions else tree
-        raise Refusal("there is no column in the SELECT list: a result has one at least", at)
+        raise Refusal("the SELECT list has no column: a result needs at least one", at)
     return SelectList(tuple(items))
 
 
@@ -82,7 +84,7 @@ def _outputs(
         if context.result:
             if is_unknown(item) and not is_aggregate(item):
                 raise no_function(item)
-            raise Refusal("this column of the result has no name: give it one with AS", item)
+            raise Refusal("this column of the result has no name: give it a name with AS", item)
         name = _spelled(item)
     node = item.this if isinstance(item, exp.Alias) else item
 
@@ -93,7 +95,7 @@ def _outputs(
 
 
 def _spelled(node: exp.Expr) -> str:
-    """What Spark calls a column that nobody has named: its expression, `sum(x)` or `(a + 1)`."""
+    """Return Spark's name of a column without an alias: its expression, such as `sum(x)` or `(a + 1)`."""
     match node:
         case exp.Column():
             return node.name
@@ -117,13 +119,13 @@ def _star(item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
     table = item.table if isinstance(item, exp.Column) else ""
     columns = list(scope.star(item, table))
     if extra := [name for name, value in star.args.items() if value and name != "except_"]:
-        raise Refusal(f"* {extra[0].strip('_').upper()} is not supported: write the columns", item)
+        raise Refusal(f"* {extra[0].strip('_').upper()} is not supported: list the columns", item)
     left_out = [_left_out(each, columns, scope, table) for each in star.args.get("except_") or []]
     yield from ((name, expression) for name, expression in columns if expression not in left_out)
 
 
 def _left_out(column: exp.Expr, columns: list[tuple[str, exp.Expr]], scope: Scope, table: str) -> exp.Expr:
-    """The one column of `*`, or of `table.*`, that a name in EXCEPT means."""
+    """Return the one column of `*` or `table.*` that a name in EXCEPT refers to. Raises Refusal."""
     found = [expression for name, expression in columns if name.lower() == column.name.lower()]
     if found and (column.args.get("table") or len(found) > 1):
         meant = scope.resolve(column)
@@ -136,7 +138,7 @@ def _left_out(column: exp.Expr, columns: list[tuple[str, exp.Expr]], scope: Scop
 
 
 def in_call(column: exp.Expr) -> bool:
-    """Whether a piece of SQL stands inside of the call of an aggregate function."""
+    """Return whether a piece of SQL is inside the call of an aggregate function."""
     node = column.parent
     while node is not None:
         if is_aggregate(node) and not is_window_function(node):
@@ -148,9 +150,10 @@ def in_call(column: exp.Expr) -> bool:
 def aliases_last(
     scope: Scope, columns: SelectList, grouped: set[str] | None
 ) -> Callable[[exp.Column], exp.Expr | None]:
-    """What a bare name means in HAVING and QUALIFY: a column of FROM that is there after grouping, else of the result.
+    """Return the meaning of bare names in HAVING and QUALIFY.
 
-    `grouped` are the columns that group expressions read, None where nothing is grouped.
+    A name means a column of FROM that exists after grouping, or else a column of the result. `grouped` are the columns
+    that group expressions read, None if nothing is grouped.
     """
 
     def alias(column: exp.Column) -> exp.Expr | None:
@@ -168,7 +171,7 @@ def aliases_last(
 
 
 def aliases_first(columns: SelectList) -> Callable[[exp.Column], exp.Expr | None]:
-    """What a bare name means in ORDER BY: a column of the result, and only then one of FROM."""
+    """Return the meaning of bare names in ORDER BY: a column of the result, or else one of FROM."""
 
     def alias(column: exp.Column) -> exp.Expr | None:
         return None if in_call(column) else columns.find(column)

@@ -1,7 +1,7 @@
-"""SELECT without FROM: one row, which is there from the first batch on.
+"""SELECT without FROM: one row, which exists from the first batch on.
 
-An aggregate without GROUP BY has its row also where there is nothing to aggregate. What it is over are the rows of a
-table that the query reads anyway, for which FALSE is true.
+An aggregate without GROUP BY has its row even if there is nothing to aggregate. Such an aggregate is planned over the
+rows of a table that the query reads anyway, filtered by FALSE.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from rowkind.service.plan.tree import bottom_up, walk
 
 
 def one_row(at: exp.Expr) -> LogicalNode:
-    """One row without columns; what it is over is not known yet."""
+    """Return one row without columns; its input is not known yet."""
     return LogicalAggregate(LogicalInput(LogicalUnion((), at)), (), {}, is_global=True, at=at)
 
 
 def over_a_table(root: LogicalProject, queries: Queries) -> LogicalProject:
-    """The whole query, with a table below each such row. Raises Refusal for a query that reads none."""
+    """Return the whole query with a table as the input of each such row.
+
+    Raises Refusal for a query that reads no table.
+    """
     scans = [node for node in walk(root) if isinstance(node, LogicalScan)]
 
     def fed(node: LogicalNode) -> LogicalNode:
         if not isinstance(node, LogicalUnion) or node.inputs:
             return node
         if not scans:
-            raise Refusal("the query reads no table: a result that never changes needs no job", node.at)
+            raise Refusal("the query reads no table: its result would never change, so it needs no job", node.at)
         scan = replace(scans[0], path=queries.invent("", "row").rstrip("."))
         return LogicalProject(LogicalFilter(scan, (exp.Boolean(this=False),)), {})
 
     changed = bottom_up(root, fed)
-    assert isinstance(changed, LogicalProject), "the root stays what it is"
+    assert isinstance(changed, LogicalProject), "the root is still a projection"
     return changed

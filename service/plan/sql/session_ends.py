@@ -1,13 +1,14 @@
-"""When sessions end: the largest time of each, and the gap.
+"""Session ends: the largest time of each session plus the gap.
 
-All rows of a session are sent again when its end moves, if they have it as a column (`operators.time.session`). So they
-have it only where a query reads it, and an aggregate of whole sessions computes it instead:
+If rows have the end of their session as a column, all rows of the session are emitted again when its end moves
+(`operators.time.session`). So rows have this column only if a query reads it, and an aggregate over whole sessions
+computes the end instead:
 
     … GROUP BY k, window_start, window_end      … MAX(ts) + gap GROUP BY k, window_start
 
-The rows of a group must be all rows of one session for that. If a filter leaves some of them out, or if the groups are
-finer than sessions, their largest time is not that of the session, and the end is a column. The same is true where the
-query does not read the end, but a watermark closes the groups by it (`passes.derive_state_cleanup`).
+For that, the rows of a group must be all rows of one session. If a filter removes some of them, or if groups are finer
+than sessions, their largest time is not that of the session, and the end remains a column. The end also remains a
+column if the query does not read it, but a watermark closes the groups by it (`passes.derive_state_cleanup`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from rowkind.service.plan.tree import first, over, walk, with_inputs
 
 
 def with_ends(node: LogicalNode) -> LogicalNode:
-    """The plan with sessions that have a column for their end only where it is asked for."""
+    """Return the plan, with a column for the end of a session only where it is needed."""
     session = _session(node.input.input if isinstance(node, LogicalAggregate) else node)
     if session is None or session.end is None:
         return with_inputs(node, with_ends)
@@ -43,19 +44,19 @@ def with_ends(node: LogicalNode) -> LogicalNode:
 
 
 def _session(node: LogicalNode) -> LogicalSession | None:
-    """The session below filters and projections."""
+    """Return the session below filters and projections; None if there is none."""
     while isinstance(node, LogicalFilter | LogicalProject) and not (isinstance(node, LogicalProject) and node.view):
         node = node.input
     return node if isinstance(node, LogicalSession) else None
 
 
 def _of_end(node: LogicalNode, end: str) -> frozenset[str]:
-    """The columns that are computed from the end of a session."""
+    """Return the columns that are computed from the end of a session."""
     return frozenset(name for name in columns(node) if end in reads(meaning(node, resolved(name))))
 
 
 def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
-    """The conditions of all filters above a session, over its columns."""
+    """Yield the conditions of all filters above a session, over its columns."""
     while isinstance(node, LogicalFilter | LogicalProject):
         if isinstance(node, LogicalFilter):
             yield from (meaning(node.input, each) for each in node.conjuncts)
@@ -63,12 +64,12 @@ def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
 
 
 def _filtered_by(node: LogicalNode, end: str) -> bool:
-    """Whether a filter reads the end of a session."""
+    """Return whether a filter reads the end of a session."""
     return any(end in reads(each) for each in _conditions(node))
 
 
 def _with_end(node: LogicalNode, more: str = "") -> LogicalNode:
-    """The same over sessions that have their ends, and with the column `more` of them."""
+    """Return the node over sessions that have their ends as a column, with the session's column `more` added."""
     if isinstance(node, LogicalFilter):
         return over(node, _with_end(node.input, more))
     if not isinstance(node, LogicalProject):
@@ -78,7 +79,7 @@ def _with_end(node: LogicalNode, more: str = "") -> LogicalNode:
 
 
 def _without_end(node: LogicalNode, end: str, more: str = "") -> LogicalNode:
-    """The same without what is computed from the end of the session, and with the column `more` of it."""
+    """Return the node without columns that read the end of the session, and with the session's column `more` added."""
     if isinstance(node, LogicalSession):
         return replace(over(node, with_ends(node.input.input)), end=None)
     below = _without_end(first(node), end, more)
@@ -91,7 +92,7 @@ def _without_end(node: LogicalNode, end: str, more: str = "") -> LogicalNode:
 
 
 def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> LogicalNode:
-    """An aggregate over sessions, with their ends if it needs them."""
+    """Return an aggregate over sessions that have their ends as a column only if it needs them."""
     rows = node.input.input
     read = frozenset[str]().union(*(call.reads for call in node.calls.values()))
     ends = _of_end(rows, end)
@@ -109,42 +110,45 @@ def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> Logic
         return _with_last(node, session, ends, starts[0])
     if not (by_session and closes) or any(moved(each) == resolved(end) for each in groups.values()):
         return replace(node, input=LogicalInput(_with_end(rows)))
-    # All rows of a group have one end, by which a watermark closes it.
+    # All rows of a group have the same end, by which a watermark closes the group.
     closed = replace(node, input=LogicalInput(_with_end(rows, end)), group=(*node.group, end))
     return LogicalProject(closed, {name: resolved(name) for name in columns(node)})
 
 
 @dataclass(frozen=True)
 class _Below:
-    """What expressions over the columns of a session mean below it."""
+    """Translates expressions over the columns of a session to the rows below it."""
 
     session: LogicalSession
 
     @property
     def parts(self) -> set[exp.Expr]:
-        """The columns by which rows are put into sessions."""
+        """The columns by which rows are partitioned into sessions."""
         return {self.meaning(resolved(name)) for name in self.session.partition}
 
     def meaning(self, expression: exp.Expr) -> exp.Expr:
-        """An expression over what is below the session."""
+        """Return an expression over the rows below the session."""
         return meaning(self.session.input.input, expression)
 
     def agree(self, *expressions: exp.Expr) -> bool:
-        """Whether each of these expressions has one value in all rows of a session."""
+        """Return whether each of these expressions has one value in all rows of a session."""
         session = self.session
         fixed = {*session.partition, session.start, session.end}
         return all(reads(each) <= fixed or self.meaning(each) in self.parts for each in expressions)
 
 
 def _with_last(node: LogicalAggregate, session: LogicalSession, ends: frozenset[str], start: str) -> LogicalProject:
-    """An aggregate of whole sessions with the last time of each; `start` is the group column with its beginning."""
-    assert session.end is not None, "the caller has found it"
+    """Return an aggregate over whole sessions with the last time of each.
+
+    `start` is the group column with the session's start.
+    """
+    assert session.end is not None, "the caller has checked that the session has an end"
     rows, last, time = node.input.input, session.last, session.time
     type_ = columns(session)[session.start].as_nullable()
     call = LogicalAggregateCall("max", (time,), type_, at=exp.Max(this=resolved(time)))
     group = tuple(name for name in node.group if name not in ends)
     below = LogicalInput(_without_end(rows, session.end, time))
-    # There is no session without a row, but the type of MAX does not say so.
+    # Every session has a row, but the type of MAX is nullable all the same.
     found = exp.Coalesce(this=resolved(last), expressions=[resolved(start)])
     meant = {session.end: WindowEnd(this=found, size=interval(session.gap))}
     outputs = {

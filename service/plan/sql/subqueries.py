@@ -1,12 +1,12 @@
-"""Subqueries in WHERE and in expressions, as joins.
+"""Plans subqueries in WHERE and in expressions as joins.
 
-    EXISTS, IN           a semi or anti join where AND holds it together with the rest of WHERE, else a mark join, which
-                         puts the answer beside each row (`sql.memberships`)
-    a single value       a LEFT JOIN on an aggregate, grouped by what links it to the query around it, on rows found by
-                         their unique key, or on the one row of an operator that counts rows, where nothing links it.
-                         COUNT of no rows is 0 and not NULL
+    EXISTS, IN           a semi or anti join if AND connects it with the rest of WHERE, otherwise a mark join, which
+                         adds a match flag to each row (`sql.memberships`)
+    a single value       a LEFT JOIN on an aggregate that is grouped by its links to the outer query, on rows found by
+                         their unique key, or, without links, on the one row of an operator that counts rows. COUNT of
+                         no rows is 0 and not NULL
 
-What a subquery's WHERE says of the query around it becomes the condition of the join.
+Conditions in a subquery's WHERE that read the outer query become conditions of the join.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from rowkind.service.plan.sql.windows import no_windows
 from rowkind.service.plan.traits.unique_keys import unique_keys
 
 _MORE = (
-    "this subquery may give more than one row: make it an aggregate such as MAX(…) without GROUP BY, or let WHERE set "
-    "the whole primary key of its table equal to columns of the query around it"
+    "this subquery may return more than one row: make it an aggregate such as MAX(…) without GROUP BY, or set "
+    "the whole primary key of its table equal to columns of the outer query in WHERE"
 )
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A subquery, or a predicate about one, in an expression, and the columns that hold its place."""
+    """A subquery in an expression, or a predicate over one, and the columns that stand for it."""
 
     node: exp.Expr
     path: str
@@ -60,8 +60,9 @@ class _Asked:
 class Subqueries:
     """The subqueries in the expressions of a SELECT.
 
-    While expressions are resolved, columns hold the place of each; `join` brings the columns about. Equal subqueries
-    are joined once. Those inside of an aggregate function are early: they are joined before rows are grouped.
+    While expressions are resolved, columns stand for each subquery; `join` adds these columns to the rows. Equal
+    subqueries are joined once. Subqueries inside an aggregate function are early: they are joined before rows are
+    grouped.
     """
 
     queries: Queries
@@ -71,18 +72,21 @@ class Subqueries:
 
     @property
     def names(self) -> KeysView[str]:
-        """The columns that hold the places of those that are not joined yet, also those that are still to come."""
+        """The columns that stand for subqueries that are not joined yet, including subqueries that are added later."""
         return self._found.keys()
 
     @property
     def early(self) -> set[str]:
-        """Those of the columns that stand inside of aggregate functions."""
+        """The columns that occur inside aggregate functions."""
         return {name for name, each in self._found.items() if each.is_early}
 
     def place(self, node: exp.Expr, *, of_condition: bool = False) -> exp.Expr:
-        """What stands for a subquery in an expression, which is a condition where it is so said. Raises Refusal."""
+        """Return the replacement for a subquery in an expression; `of_condition` if the expression is a condition.
+
+        Raises Refusal.
+        """
         if isinstance(node, exp.Any | exp.All):
-            raise Refusal("ANY and ALL of a subquery stand behind =, <>, <, <=, > or >=", node)
+            raise Refusal("a subquery with ANY or ALL must follow =, <>, <, <=, > or >=", node)
         if isinstance(node, exp.Binary) and not isinstance(node, exp.Query):
             return self._any(node, of_condition=of_condition)
         if isinstance(node, exp.Exists):
@@ -91,14 +95,14 @@ class Subqueries:
             operands = self.operands(node)
             what = asked(node, of_condition=of_condition)
             return OneOf(this=self._columns(node, "in", ["found"], what)[0], expressions=operands)
-        assert isinstance(node, exp.Query), "nothing else is a subquery"
+        assert isinstance(node, exp.Query), "every subquery is a query"
         listed = 1 if node.is_star else len(node.selects)
         if listed == 1:
             return self._columns(node, "scalar", ["value"])[0]
         return exp.Tuple(expressions=self._columns(node, "scalar", [f"value_{each + 1}" for each in range(listed)]))
 
     def _any(self, node: exp.Binary, *, of_condition: bool) -> exp.Expr:
-        """A comparison with ANY value of a subquery, by an aggregate of them."""
+        """Return a comparison with ANY value of a subquery, over an aggregate of the values."""
         operand = self.scope.resolve(node.this, subquery=self.place)
         whole = asked(node, of_condition=of_condition) != "is true"
         query = summary(node, whole=whole)
@@ -107,7 +111,7 @@ class Subqueries:
         return answer(node, operand, found, whole=whole)
 
     def operands(self, node: exp.In) -> list[exp.Expr]:
-        """What IN compares with the columns of its subquery. Raises Refusal."""
+        """Return the operands that IN compares with the columns of its subquery. Raises Refusal."""
         written = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         return [self.scope.resolve(each, subquery=self.place) for each in written]
 
@@ -125,9 +129,10 @@ class Subqueries:
     def join(
         self, node: LogicalNode, expressions: Iterable[exp.Expr], names: AbstractSet[str] | None = None
     ) -> tuple[LogicalNode, Callable[[exp.Expr], exp.Expr]]:
-        """The rows with the values beside them, and what makes of an expression one that reads them. Raises Refusal.
+        """Return the rows with the values of subqueries as columns, and a function that makes an expression read them.
 
-        `expressions` are all in which there are places; those that `names` hold are filled, or all.
+        `expressions` are all expressions that contain subqueries. Only subqueries with a column in `names` are joined,
+        or all if it is None. Raises Refusal.
         """
         values: dict[str, exp.Expr] = {}
         answers: dict[str, exp.Expr] = {}
@@ -166,22 +171,24 @@ class Subqueries:
 
 
 def check_rows(inner: Selected, around: LogicalNode, test: exp.Expr, operands: int | None = None) -> None:
-    """Refuse an IN, with so many operands, or an EXISTS for whose subquery there is no join."""
+    """Refuse an IN with this number of operands, or an EXISTS, if its subquery cannot be joined."""
     if inner.empty is not None and operands is None:
         raise Refusal(
-            "an aggregate without GROUP BY always has a row: compare its value, (SELECT COUNT(*) …) > 0", test
+            "an aggregate without GROUP BY always returns a row: compare its value, (SELECT COUNT(*) …) > 0", test
         )
     if operands is not None and operands != len(inner.outputs):
-        raise Refusal(f"IN compares {operands} with {len(inner.outputs)} columns: both need the same number", test)
+        raise Refusal(
+            f"the number of columns must be equal on both sides of IN, but is {operands} and {len(inner.outputs)}", test
+        )
     check_reach(inner.links, {*columns(around), *columns(inner.input)})
 
 
 def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[LogicalNode, dict[str, exp.Expr]]:
-    """The rows with the columns of a subquery's one row beside them, and what stands for its places."""
+    """Return the rows with the columns of a subquery's one row, and the expressions that stand for its columns."""
     if len(inner.outputs) != len(found.names):
-        raise Refusal("a subquery that stands for a value has one column", found.node)
+        raise Refusal("a subquery used as a value must have exactly one column", found.node)
     if inner.empty is not None:
-        # A missing row is an empty group: the value is computed behind the join, where counts are made 0.
+        # A missing row is an empty group: the value is computed after the join, where counts become 0.
         right = inner.input
         meanings = {
             name: substitute(output, inner.empty)
@@ -197,7 +204,7 @@ def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[Log
 
 
 def _counted(inner: Selected, at: exp.Expr) -> LogicalNode:
-    """The rows of a scalar subquery, which are counted in every batch. Raises Refusal where it is correlated."""
+    """Return the rows of a scalar subquery, counted in every batch. Raises Refusal if the subquery is correlated."""
     if inner.links:
         raise Refusal(_MORE, at)
     return LogicalSingleRow(LogicalInput(inner.input), at)
@@ -212,9 +219,9 @@ def where(
     *,
     links: Sequence[exp.Expr] = (),
 ) -> tuple[LogicalNode, tuple[exp.Expr, ...]]:
-    """The rows that fulfil WHERE, and the conditions that read columns of the query around it. Raises Refusal.
+    """Return the rows that satisfy WHERE, and the conditions that read columns of the outer query. Raises Refusal.
 
-    `links` are such conditions of FROM. What may fail behind one goes along with it.
+    `links` are such conditions of FROM. A condition that may fail and follows one of them is returned with it.
     """
     no_windows(condition, "WHERE")
     no_aggregates(condition, "WHERE")
@@ -244,7 +251,10 @@ def where(
 
 
 def _late(parts: Sequence[exp.Expr], values: AbstractSet[str]) -> list[exp.Expr]:
-    """The conditions to ask behind all subqueries: those that read one's value, or may fail where one stands before."""
+    """Return the conditions to evaluate after all subqueries.
+
+    These are conditions that read a subquery's value, and conditions that may fail and follow a subquery.
+    """
     late: list[exp.Expr] = []
     guarded = False
     for each in parts:
@@ -256,7 +266,7 @@ def _late(parts: Sequence[exp.Expr], values: AbstractSet[str]) -> list[exp.Expr]
 
 
 def _predicate(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
-    """The EXISTS or IN that a conjunct is, and whether NOT stands before it."""
+    """Return the EXISTS or IN that a conjunct is, and whether it is negated; None for any other conjunct."""
     node, negated = node.unnest(), False
     while isinstance(node, exp.Not):
         node, negated = node.this.unnest(), not negated
@@ -266,7 +276,7 @@ def _predicate(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
 
 
 def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Context, queries: Queries) -> LogicalNode:
-    """The rows for which EXISTS or IN is true."""
+    """Return the rows for which EXISTS or IN is true, or false if it is negated."""
     found = _predicate(condition)
     assert found is not None, "the caller has found the predicate"
     test, negated = found
@@ -289,7 +299,7 @@ def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Conte
 
 
 def _found_by_key(inner: Selected) -> bool:
-    """Whether the links, and equalities with constants, set a whole unique key of a subquery's rows."""
+    """Return whether links and equalities with constants fix a whole unique key of a subquery's rows."""
     own = set(columns(inner.input))
     fixed: set[str] = set()
     conditions = list(inner.links)

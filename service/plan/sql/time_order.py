@@ -1,7 +1,7 @@
-"""ORDER BY without LIMIT behind the whole query: its rows in the order of time, as they are let out by a watermark.
+"""ORDER BY without LIMIT at the end of the whole query: a watermark releases its rows in the order of time.
 
-What a result is put in order by is computed below its SELECT list, and a temporal filter lies between the two. Whether
-there is a watermark, and whether the rows stay as they are, is known later (`passes.delay_until_final`).
+The expressions of the order are computed below the SELECT list, and a temporal filter lies between the two. Whether
+there is a watermark, and whether rows can still change, is determined later (`passes.delay_until_final`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from rowkind.service.plan.syntax import sql_text
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """An ORDER BY, for each term of which there is a column of the SELECT list, or its number.
+    """An ORDER BY, each term of which is a column of the SELECT list or its number.
 
-    `asked` are columns of the SELECT list that are there for nothing else. `at` is the first term as it was written.
+    `asked` are columns that were added to the SELECT list for the order alone. `at` is the first term as it was
+    written.
     """
 
     order: exp.Order
@@ -35,7 +36,7 @@ class TimeOrder:
 
 
 def time_order(tree: exp.Expr) -> tuple[exp.Expr, TimeOrder | None]:
-    """The query without an ORDER BY that has no LIMIT, with columns for what that asks for; and the ORDER BY."""
+    """Return the query without an ORDER BY that has no LIMIT, with columns for its terms, and the ORDER BY."""
     if tree.args.get("order") is None or tree.args.get("limit") or tree.args.get("offset"):
         return tree, None
     at, tree = tree.args["order"].expressions[0].this, tree.copy()
@@ -57,7 +58,7 @@ def time_order(tree: exp.Expr) -> tuple[exp.Expr, TimeOrder | None]:
 
 
 def in_time_order(root: LogicalProject, said: TimeOrder) -> LogicalProject:
-    """The whole query, its rows in order. Raises Refusal."""
+    """Return the whole query with its rows in order. Raises Refusal."""
     outputs = {name: output for name, output in root.outputs.items() if name not in said.asked}
     by_name = {name.lower(): output for name, output in root.outputs.items()}
     order = said.order.copy()
@@ -72,8 +73,8 @@ def in_time_order(root: LogicalProject, said: TimeOrder) -> LogicalProject:
             each.set("this", by_name[node.name.lower()].copy())
         elif not is_arrival(node):
             raise Refusal(
-                f"ORDER BY knows the columns of the result here, and {sql_text(node)} is none of them"
-                f"{near(node.name, outputs)}",
+                f"ORDER BY can use only columns of the result here, and {sql_text(node)} is not one of "
+                f"them{near(node.name, outputs)}",
                 node,
             )
     names = Names("")
@@ -86,7 +87,7 @@ def in_time_order(root: LogicalProject, said: TimeOrder) -> LogicalProject:
         None,
         None,
         final=True,
-        reason="rows come in the order of their time",
+        reason="rows are emitted in the order of their time",
         at=said.at,
         order=orders,
         partition=(),

@@ -1,12 +1,12 @@
-"""Windows of time: rows with the beginning and the end of each window that they are in.
+"""Time windows: rows with the start and the end of each window that they are in.
 
     TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE))     Flink's table functions, in FROM
-    TUMBLE(t, ts, INTERVAL '10' MINUTE)                              the same, as RisingWave has it
+    TUMBLE(t, ts, INTERVAL '10' MINUTE)                              the same, as in RisingWave
     GROUP BY TUMBLE(ts, INTERVAL '10' MINUTE)                        Flink's group windows (`sql.group_windows`)
-    GROUP BY window(ts, '10 minutes')                                Spark's (there, too)
+    GROUP BY window(ts, '10 minutes')                                Spark's group windows (likewise)
 
-A tumbling window is a projection; where a row is in several windows, which hop or cumulate, it becomes several rows.
-The windows of sessions depend on the rows around a row, and are an operator's. A row whose time is NULL is in none.
+A tumbling window is a projection. With hopping or cumulating windows, a row is in several windows and becomes several
+rows. Session windows depend on neighbouring rows, and need an operator. A row whose time is NULL is in no window.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from rowkind.service.plan.syntax import TableArgument
 
 WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 COLUMNS = ("window_start", "window_end", "window_time")
-"""What a table function puts behind the columns of its rows."""
+"""The columns that a table function adds after those of its rows."""
 
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "TUMBLE": ("SIZE", "OFFSET"),
@@ -57,10 +57,11 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """How time is cut into windows: lengths in microseconds.
+    """How time is divided into windows; lengths are in microseconds.
 
-    `size` is that of a window, the longest of those that cumulate, or the gap that ends a session. `step` is how far
-    one window begins after another, or ends where they cumulate; the size of those that tumble.
+    `size` is the length of a window, the longest length of cumulating windows, or the gap that ends a session. `step`
+    is the distance between the starts of consecutive windows, or between the ends of cumulating windows; for tumbling
+    windows it is the size.
     """
 
     kind: WindowKind
@@ -71,7 +72,7 @@ class TimeWindow:
 
 @dataclass(frozen=True)
 class WindowFunction:
-    """A table function in FROM: its windows, the rows that it is over, their time, and by what sessions are parted."""
+    """A table function in FROM: its windows, its input rows, their time, and the partition of sessions."""
 
     window: TimeWindow
     rows: exp.Expr
@@ -81,36 +82,36 @@ class WindowFunction:
 
 
 def time_window(kind: WindowKind, lengths: Mapping[str, exp.Expr], at: exp.Expr) -> TimeWindow:
-    """Windows by what the SQL says of them. Raises Refusal."""
+    """Return the windows for the lengths in the SQL. Raises Refusal."""
     known = {name: length_of(node) for name, node in lengths.items()}
     for name, node in lengths.items():
         if name != "OFFSET" and known[name] <= 0:
-            raise Refusal(f"the {name.lower()} of a window is more than nothing", node)
+            raise Refusal(f"the {name.lower()} of a window must be greater than 0", node)
     size = known.get("GAP", known.get("SIZE", 0))
     step = known.get("SLIDE", known.get("STEP", size))
     if step > size:
         raise Refusal(
-            "a slide that is longer than the window leaves out what is in between: filter in a WHERE, or make the "
-            "window as long as its slide",
+            "the slide cannot be longer than the window, because rows in between would be in no window: filter "
+            "them in WHERE, or make the window as long as its slide",
             at,
         )
     if kind == "CUMULATE" and size % step:
-        raise Refusal("the size of a cumulating window is a whole number of its steps", at)
+        raise Refusal("the size of a cumulating window must be a multiple of its step", at)
     if -(-size // step) > _MOST:
-        raise Refusal(f"every row would be in {-(-size // step)} windows: there can be {_MOST}", at)
+        raise Refusal(f"every row would be in {-(-size // step)} windows: the maximum is {_MOST}", at)
     offset = known.get("OFFSET", 0) % (size if kind == "CUMULATE" else step)
     return TimeWindow("TUMBLE" if size == step and kind != "SESSION" else kind, size, step, offset)
 
 
 def length_of(node: exp.Expr) -> int:
-    """A length of time in microseconds: an INTERVAL, or a text such as '1 hour 30 minutes'. Raises Refusal."""
+    """Return a length of time in microseconds: an INTERVAL, or a text such as '1 hour 30 minutes'. Raises Refusal."""
     if not isinstance(node, exp.Literal) or not node.is_string:
         if isinstance(node, exp.Interval | exp.Add | exp.Sub):
             return micros(node)
-        raise Refusal("a length of time is written out: INTERVAL '10' MINUTE, or '10 minutes'", node)
+        raise Refusal("a length of time must be a literal: INTERVAL '10' MINUTE, or '10 minutes'", node)
     found = _TEXT.fullmatch(str(node.this))
     if found is None:
-        raise Refusal(f"{node.this!r} is no length of time, as '10 minutes' is", node)
+        raise Refusal(f"{node.this!r} is not a length of time such as '10 minutes'", node)
     written = _PART.findall(found[1])
     parts = (exp.Interval(this=exp.Literal.string(number), unit=exp.var(unit.upper())) for number, unit in written)
     try:
@@ -120,7 +121,7 @@ def length_of(node: exp.Expr) -> int:
 
 
 def window_function(at: exp.Expr) -> WindowFunction | None:
-    """The windows that a piece of FROM is about, None where it is something else. Raises Refusal."""
+    """Return the window function that an item of FROM is; None for anything else. Raises Refusal."""
     call = at.this if isinstance(at, exp.Table) else None
     if isinstance(call, exp.Anonymous) and word(call) == "TABLE" and len(call.expressions) == 1:
         call = call.expressions[0]
@@ -137,14 +138,16 @@ def window_function(at: exp.Expr) -> WindowFunction | None:
         named.meta.update(rows.meta)
         rows = named
     if not isinstance(rows, exp.Table | exp.Subquery):
-        raise Refusal(f"the rows of {kind} are TABLE name, or a query in parentheses", rows)
+        raise Refusal(f"the rows of {kind} must be TABLE name, or a query in parentheses", rows)
     if partition and kind != "SESSION":
-        raise Refusal(f"PARTITION BY is for SESSION: all rows have the same windows in {kind}", partition[0])
+        raise Refusal(
+            f"PARTITION BY is only for SESSION: the windows of {kind} are the same for all rows", partition[0]
+        )
     return WindowFunction(time_window(kind, given, call), rows, _time(kind, descriptor), tuple(partition), call)
 
 
 def _time(kind: WindowKind, descriptor: exp.Expr) -> exp.Expr:
-    """The time that a table function goes by. Raises Refusal."""
+    """Return the time column of a table function. Raises Refusal."""
     if isinstance(descriptor, exp.Column):
         return descriptor
     if (
@@ -152,13 +155,13 @@ def _time(kind: WindowKind, descriptor: exp.Expr) -> exp.Expr:
         or word(descriptor) != "DESCRIPTOR"
         or len(descriptor.expressions) != 1
     ):
-        raise Refusal(f"the time of {kind} is one column: DESCRIPTOR(ts)", descriptor)
+        raise Refusal(f"the time of {kind} must be one column: DESCRIPTOR(ts)", descriptor)
     time: exp.Expr = descriptor.expressions[0]
     return time
 
 
 def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]:
-    """The arguments by the names of their parameters. Raises Refusal."""
+    """Return the arguments by the names of their parameters. Raises Refusal."""
     optional = [name for name in names if name == "OFFSET"]
     written = {"DATA": "TABLE t", "TIMECOL": "DESCRIPTOR(ts)"}
     needed = [written.get(name, name.lower()) for name in names if name not in optional]
@@ -167,32 +170,32 @@ def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]
     for place, each in enumerate(call.expressions):
         name = each.this.name.upper() if isinstance(each, exp.Kwarg) else names[place] if place < len(names) else ""
         if name not in names or name in given:
-            raise Refusal(f"{word(call)} is written {word(call)}({shown})", each)
+            raise Refusal(f"{word(call)} must be written {word(call)}({shown})", each)
         given[name] = each.expression if isinstance(each, exp.Kwarg) else each
     if not given.keys() >= set(names) - set(optional):
-        raise Refusal(f"{word(call)} is written {word(call)}({shown})", call)
+        raise Refusal(f"{word(call)} must be written {word(call)}({shown})", call)
     return given
 
 
 def with_windows(
     found: WindowFunction, rows: LogicalNode, relation: Relation, time: exp.Expr, path: str
 ) -> tuple[LogicalNode, dict[str, str]]:
-    """Rows of a relation with a table function's columns, by what they are called in the plan; `time` is resolved.
+    """Return the rows of a relation with a table function's columns, and the names of these columns in the plan.
 
-    Raises Refusal.
+    `time` is resolved. Raises Refusal.
     """
     scope = Scope((relation,))
     for name in COLUMNS:
         if relation.find(name):
             raise Refusal(
-                f"there is a column {name} already: select it under another name in a derived table", found.call
+                f"there is already a column {name}: select it under another name in a derived table", found.call
             )
     names = {name: f"{path}.{name}" for name in COLUMNS}
     start, end, last = names.values()
     parts = tuple(scope.resolve(each).unnest() for each in found.partition)
     for part in parts:
         if not isinstance(part, exp.Column):
-            raise Refusal("PARTITION BY takes columns here: compute it in a derived table", part)
+            raise Refusal("PARTITION BY takes columns here: compute the expression in a derived table", part)
     partition = tuple(part.name for part in parts)
     placed = InWindows(found.window, time, start, end, found.call).over(rows, partition)
     every = {name: resolved(name) for name in columns(placed)}
@@ -201,7 +204,10 @@ def with_windows(
 
 @dataclass(frozen=True)
 class InWindows:
-    """How rows are put into windows: by a time, an expression over them; `start` and `end` are the columns to come."""
+    """How rows are assigned to windows: by a time, which is an expression over the rows.
+
+    `start` and `end` are the columns to be added.
+    """
 
     window: TimeWindow
     time: exp.Expr
@@ -210,9 +216,9 @@ class InWindows:
     at: exp.Expr
 
     def over(self, rows: LogicalNode, partition: tuple[str, ...] = ()) -> LogicalNode:
-        """Rows, each once for every window that its time is in, with the columns `start` and `end`.
+        """Return each row once for every window that its time is in, with the columns `start` and `end`.
 
-        Sessions are of the rows that have the same columns `partition`. Raises Refusal.
+        A session consists of rows with equal columns `partition`. Raises Refusal.
         """
         window, start, end = self.window, self.start, self.end
         size, step = interval(window.size), interval(window.step)
@@ -223,7 +229,7 @@ class InWindows:
         if nullable or window.kind == "SESSION":
             there = self.time.copy()
             if window.kind == "SESSION":
-                # A time too near to the last one for a session to end is an error of its row.
+                # If a time is too close to the last timestamp for a session to end, its row fails.
                 there = SessionTime(this=there, gap=size.copy())
             rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=there, expression=exp.Null())),))
         every = {name: resolved(name) for name in types}
@@ -246,7 +252,8 @@ class InWindows:
         for name in partition:
             if not types[name].orderable:
                 raise Refusal(
-                    f"rows with equal {types[name].sql} are no partition: take a field of it, or a key", self.at
+                    f"rows cannot be partitioned by type {types[name].sql}: use one of the value's fields, or a key",
+                    self.at,
                 )
         time = self.time.unnest()
         kind = family(type_of(time, by_name(types)))
@@ -259,5 +266,5 @@ class InWindows:
         return LogicalSession(LogicalInput(rows), partition, own, self.window.size, self.start, self.end, self.at)
 
     def _hidden(self, name: str) -> str:
-        """A name that no query can say."""
+        """Return a name that no query can use."""
         return f"{self.start.rpartition('.')[0]}.#{name}"

@@ -1,7 +1,8 @@
-"""ORDER BY … LIMIT n: the rows whose number in the order is at most n.
+"""ORDER BY … LIMIT n: keeps the rows whose number in the order is at most n.
 
-LIMIT alone may keep any rows: those that came first stay, as in Flink, so that others are written no more. ORDER BY
-alone says nothing inside of a query, where rows have no order. At its end `sql.time_order` has dealt with it.
+LIMIT alone may keep any rows. As in Flink, the rows that arrived first stay, so that fewer changes are written. ORDER
+BY alone has no effect inside a query, where rows have no order. At the end of the whole query, `sql.time_order` has
+already handled it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ARRIVAL = exp.Order(expressions=[exp.Ordered(this=exp.Anonymous(this="PROCTIME"
 
 @dataclass(frozen=True)
 class TopRows:
-    """Which rows of an order stay: those with numbers from `first` to `last`."""
+    """The rows of an order that are kept: those with numbers from `first` to `last`."""
 
     order: exp.Order
     first: int
@@ -34,7 +35,7 @@ class TopRows:
 
 
 def top_rows(tree: exp.Expr) -> TopRows | None:
-    """What ORDER BY, LIMIT and OFFSET of a query say, None where there are none. Raises Refusal."""
+    """Return the rows that ORDER BY, LIMIT and OFFSET of a query keep; None if there is no LIMIT. Raises Refusal."""
     order, limit, offset = (tree.args.get(name) for name in ("order", "limit", "offset"))
     if limit is None and offset is None:
         return None
@@ -44,22 +45,24 @@ def top_rows(tree: exp.Expr) -> TopRows | None:
     if isinstance(limit, exp.Fetch):
         options = limit.args.get("limit_options")
         if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
-            raise Refusal("FETCH takes a number of rows: for ties, keep RANK() OVER (ORDER BY …) <= n", tree)
+            raise Refusal(
+                "FETCH takes a number of rows: to include ties, filter by RANK() OVER (ORDER BY …) <= n", tree
+            )
         count = limit.args.get("count")
     else:
         count = limit.expression
         if limit.expressions:
-            raise Refusal("LIMIT … BY is not supported: keep ROW_NUMBER() OVER (PARTITION BY …) <= n", limit)
+            raise Refusal("LIMIT … BY is not supported: filter by ROW_NUMBER() OVER (PARTITION BY …) <= n", limit)
     kept = _number(count, "LIMIT")
     if kept == 0:
-        raise Refusal("LIMIT 0 keeps no row: write 1 or more, or leave the query out", limit)
+        raise Refusal("LIMIT 0 returns no rows: write 1 or more, or remove the query", limit)
     return TopRows(order or _ARRIVAL.copy(), skipped + 1, skipped + kept, order or limit)
 
 
 def keep_top(
     node: LogicalNode, top: TopRows, order: exp.Order, names: Names, partition: tuple[str, ...] = ()
 ) -> LogicalNode:
-    """The rows that stay, of each partition; `order` is over the node's columns."""
+    """Return the rows that are kept in each partition; `order` is over the node's columns."""
     terms = Terms(node, names)
     orders = terms.orders(order)
     number = names.fresh("row_number")
@@ -71,7 +74,10 @@ def keep_top(
 
 
 def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
-    """The first rows of a result by ORDER BY … LIMIT behind it, which knows the columns of the result only."""
+    """Return the first rows of a result, by the ORDER BY … LIMIT that follows it.
+
+    This ORDER BY can name only columns of the result. Raises Refusal.
+    """
     top = top_rows(tree)
     if top is None:
         return inner
@@ -83,14 +89,14 @@ def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
         if found is None:
             known = [item.name for item in items.items]
             raise Refusal(
-                f"ORDER BY knows the columns of the result here, and {column.name} is none of them"
-                f"{near(column.name, known)}",
+                f"ORDER BY can use only columns of the result here, and {column.name} is not one of "
+                f"them{near(column.name, known)}",
                 column,
             )
         return found
 
     order = top.order.copy()
-    no_windows(order, "ORDER BY behind a whole result")
+    no_windows(order, "ORDER BY after the whole query")
     for each in order.expressions:
         item = items.position(each.this)
         each.set("this", item.expression.copy() if item is not None else Scope(()).resolve(each.this, alias=alias))
@@ -102,4 +108,4 @@ def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
 def _number(node: exp.Expr | None, clause: str) -> int:
     if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
         return int(str(node.this))
-    raise Refusal(f"{clause} takes a whole number that is written out, such as {clause} 10", node)
+    raise Refusal(f"{clause} needs an integer literal, such as {clause} 10", node)

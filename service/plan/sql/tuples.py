@@ -1,4 +1,4 @@
-"""Rows in parentheses: `(a, b) = (c, d)` and its like, as comparisons of their columns one by one."""
+"""Rows in parentheses: turns `(a, b) = (c, d)` and similar comparisons into comparisons of their columns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from rowkind.service.plan.errors import Refusal
 
 
 def compared(node: exp.Expr) -> exp.Expr:
-    """The expression without comparisons of rows. Raises Refusal for rows of different length.
+    """Return the expression without comparisons of rows. Raises Refusal for rows of different length.
 
-    Rows are equal where all their columns are, and one is less than another where the first column that differs is.
+    Rows are equal if all their columns are equal. A row is less than another if the first column that differs is less.
     """
     return node.transform(_compared) if node.find(exp.Tuple) else node
 
@@ -29,7 +29,7 @@ def _compared(node: exp.Expr) -> exp.Expr:
 
 def _rows(node: exp.Binary, left: list[exp.Expr], right: list[exp.Expr]) -> exp.Expr:
     if len(left) != len(right):
-        raise Refusal(f"a row of {len(left)} cannot be compared with one of {len(right)} columns", node)
+        raise Refusal(f"rows with different numbers of columns, {len(left)} and {len(right)}, cannot be compared", node)
 
     def each(kind: type[exp.Binary], first: int = 0, last: int | None = None) -> list[exp.Expr]:
         pairs = list(zip(left, right, strict=True))[first:last]

@@ -1,10 +1,10 @@
 """UNION, INTERSECT and EXCEPT.
 
-UNION ALL    a Union of the inputs, whose columns are united in type
+UNION ALL    a Union of the inputs, whose columns are converted to common types
 UNION        the same without duplicates: an Aggregate without calls
 INTERSECT    the left rows without duplicates that are among the right ones: a semi join on all columns
-EXCEPT       those that are not: an anti join. NULL equals NULL in both, as in GROUP BY
-… ALL        of both: equal rows of the two sides are counted, and each comes as often as the numbers say
+EXCEPT       the left rows that are not: an anti join. NULL equals NULL in both, as in GROUP BY
+… ALL        for both: equal rows of the two sides are counted, and each is repeated as the counts require
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from rowkind.service.plan.sql.grouping import without_duplicates
 from rowkind.service.plan.sql.parse import query
 
 _LINK = "around."
-"""What columns for links begin with, as no column of a result does."""
+"""The prefix of the names of columns for links, which no result column has."""
 
 
 def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) -> Selected:
-    """The rows of a set operation, ORDER BY and LIMIT aside. Raises Refusal."""
+    """Return the rows of a set operation, without ORDER BY and LIMIT. Raises Refusal."""
     if isinstance(tree, exp.Union):
         distinct = bool(tree.args.get("distinct"))
         parts = [part for each in (tree.this, tree.expression) for part in _flat(each, distinct=distinct)]
@@ -66,7 +66,10 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
 
 
 def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.SetOperation) -> LogicalNode:
-    """Each row as often as INTERSECT ALL or EXCEPT ALL has it: both sides counted, and as many copies of the row."""
+    """Return each row as often as INTERSECT ALL or EXCEPT ALL requires.
+
+    The rows of both sides are counted, and each row is repeated.
+    """
     counts = f"{path}left", f"{path}right"
     sides = []
     for number, side in enumerate((left, right)):
@@ -88,13 +91,13 @@ def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.Set
 
 
 def _selected(node: LogicalNode, names: dict[str, str], links: dict[str, Correlation]) -> Selected:
-    """The rows, whose columns for links are none of the result's."""
+    """Return the rows; columns for links are not columns of the result."""
     outputs = {name: resolved(own) for name, own in names.items() if name not in links}
     return Selected(node, outputs, tuple(link.over(names[name]) for name, link in links.items()))
 
 
 def _flat(tree: exp.Expr, *, distinct: bool) -> list[exp.Expr]:
-    """A query, or the inputs of a UNION that stands in another one where it makes no difference."""
+    """Return a query, or the inputs of a UNION inside another one if nesting makes no difference."""
     tree = query(tree)
     plain = not any(tree.args.get(name) for name in ("order", "limit", "offset", "with_"))
     if isinstance(tree, exp.Union) and plain and (distinct or not tree.args.get("distinct")):
@@ -105,9 +108,9 @@ def _flat(tree: exp.Expr, *, distinct: bool) -> list[exp.Expr]:
 def _branches(
     parts: list[exp.Expr], context: Context, queries: Queries
 ) -> tuple[list[Selected], dict[str, Correlation]]:
-    """The inputs, and what links their last columns to the query around them, if they read columns of it.
+    """Return the inputs, and the links of their last columns to the outer query, if they read columns of it.
 
-    Raises Unreachable where not all of them read the same.
+    Raises Unreachable if not all of them read the same columns.
     """
     found: list[Selected] = []
     links: list[list[Correlation]] = []
@@ -117,8 +120,8 @@ def _branches(
         inner = in_each_group(queries.select(part, place), place, queries, part)
         if found and len(inner.outputs) != len(found[0].outputs):
             raise Refusal(
-                f"the query before has {len(found[0].outputs)} columns, and this one {len(inner.outputs)}: "
-                f"select the same columns in the same order",
+                f"the number of columns is {len(found[0].outputs)} in the previous query and "
+                f"{len(inner.outputs)} here: select the same columns in the same order",
                 part,
             )
         found.append(inner)
@@ -135,7 +138,7 @@ def _branches(
 
 
 def _same(branches: list[Selected], names: list[str], parts: list[exp.Expr]) -> list[LogicalProject]:
-    """Each query with the columns `names`, all of the same types."""
+    """Return each query with the columns `names`, all of the same types. Raises Refusal."""
     projects = [LogicalProject(each.input, dict(zip(names, each.outputs.values(), strict=True))) for each in branches]
     types = [columns(project) for project in projects]
     for name in names:
@@ -157,6 +160,7 @@ def _united(left: Type, right: Type, name: str, at: exp.Expr) -> Type:
     type_ = common(left, right)
     if type_ is None:
         raise Refusal(
-            f"the column {name} is {left.sql} in the query before and {right.sql} here: write a CAST on one of them", at
+            f"the column {name} is {left.sql} in the previous query and {right.sql} here: write a CAST on one of them",
+            at,
         )
     return type_

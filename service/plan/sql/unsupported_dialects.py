@@ -1,12 +1,12 @@
-"""What other systems write and Spark does not: each is refused where it stands, with what to write instead.
+"""Constructs of other systems that Spark does not have: each is refused at its place, with the replacement.
 
     ARRAY[1, 2]                 ARRAY(1, 2)
     js ->> 'a'                  GET_JSON_OBJECT(js, '$.a')
     FLOOR(t TO HOUR)            DATE_TRUNC('HOUR', t)
-    MAX(STRUCT(t, x)).x         MAX_BY(x, t), for rows and structs have no order here
+    MAX(STRUCT(t, x)).x         MAX_BY(x, t), since rows and structs have no order here
     FROM t PIVOT (…)            FILTER and GROUP BY
 
-The parser reads them, so that the message need not be that this is no SQL.
+The parser accepts these constructs, so that the message can be more helpful than a syntax error.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from rowkind.service.plan.sql.generators import NAMES
 from rowkind.service.plan.syntax import sql_text
 
 TO_UNIT = "TO"
-"""What the unit behind TO is called among the arguments of a function."""
+"""The name of the unit after TO among the arguments of a function."""
 
 _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
-_SCRIPT = "`rowkind import` makes a job file of a script"
+_SCRIPT = "`rowkind import` converts a script to a job file"
 _STATEMENTS: Mapping[type[exp.Expr], str] = {
-    exp.Insert: f"the SQL of a sink is the query alone, which knows where rows go: leave out INSERT INTO; {_SCRIPT}",
-    exp.Create: f"the SQL of a sink is one query: tables stand under `tables:` of the job file; {_SCRIPT}",
+    exp.Insert: "the SQL of a sink is only a query, because the job file says where its rows are written: remove "
+    f"INSERT INTO; {_SCRIPT}",
+    exp.Create: f"the SQL of a sink is one query: declare tables under `tables:` in the job file; {_SCRIPT}",
 }
-_VIEW = f"the SQL of a sink is one query: a view stands under `views:` of the job file, with its query; {_SCRIPT}"
+_VIEW = f"the SQL of a sink is one query: define views and their queries under `views:` in the job file; {_SCRIPT}"
 _TYPES: Mapping[str, str] = {
     **dict.fromkeys(("BYTES", "BLOB", "VARBYTE"), "BINARY"),
     **dict.fromkeys(("NUMBER", "MONEY"), "DECIMAL(p,s)"),
@@ -37,52 +38,55 @@ _TYPES: Mapping[str, str] = {
 
 
 def no_statement(tree: exp.Expr, expected: str) -> Refusal:
-    """The refusal of what is no query."""
-    said = _STATEMENTS.get(type(tree), f"this is no query: expected {expected}")
+    """Return the refusal of a statement that is not a query."""
+    said = _STATEMENTS.get(type(tree), f"this is not a query: expected {expected}")
     view = isinstance(tree, exp.Create) and str(tree.args.get("kind")).upper() == "VIEW"
     return Refusal(_VIEW if view else said, tree)
 
 
 def no_relation(at: exp.Expr) -> Refusal:
-    """The refusal of what stands in FROM and brings no rows."""
+    """Return the refusal of an item in FROM that yields no rows."""
     call = at.this if isinstance(at, exp.Table) else at
     if isinstance(call, exp.Anonymous) and word(call) in ("RANGE", "GENERATE_SERIES"):
         numbers = "(SELECT EXPLODE(SEQUENCE(1, 3)) AS n) AS name"
-        return Refusal(f"{word(call)} is not supported: write rows of numbers as {numbers}", at)
+        return Refusal(f"{word(call)} is not supported: generate rows of numbers with {numbers}", at)
     if isinstance(call, exp.Anonymous) and word(call) in NAMES:
-        return Refusal(f"{word(call)} takes apart what rows have: write FROM …, LATERAL {word(call)}(…) AS name", at)
+        return Refusal(
+            f"{word(call)} must be applied to values of another table: write FROM …, LATERAL {word(call)}(…) AS name",
+            at,
+        )
     if isinstance(call, exp.Anonymous):
         return Refusal(f"there is no table function {word(call)}: {_IN_FROM}", at)
     return Refusal(_IN_FROM, at)
 
 
 def no_type(written: str) -> str | None:
-    """What is said of a type that is called otherwise here, None for any other."""
+    """Return the message for a type that has another name here; None for any other type."""
     meant = _TYPES.get(written.upper())
     return None if meant is None else f"there is no type {written.upper()}: write {meant}"
 
 
 def check_dialect(tree: exp.Expr) -> None:
-    """Refuse the first of them. Raises Refusal."""
+    """Refuse the first construct of another system. Raises Refusal."""
     for node in tree.walk():
         for kinds, refusal in _RULES.items():
             if isinstance(node, kinds) and (found := refusal(node)) is not None:
-                # Of what stands behind a table the parser knows only where the parentheses are.
+                # For clauses after a table, the parser records only the position of the parentheses.
                 raise Refusal(found, node.parent if isinstance(node, exp.Pivot | exp.TableSample) else node)
 
 
 def _array(node: exp.Array) -> str | None:
     if isinstance(node.parent, exp.Func) and "PERCENTILE" in word(node.parent):
-        # Its numbers are no value, and are taken in both forms.
+        # The fractions of a percentile are not a value; both forms are accepted.
         return None
     arguments = ", ".join(sql_text(each) for each in node.expressions)
-    return f"an array is written in parentheses: ARRAY({arguments})"
+    return f"an array must be written in parentheses: ARRAY({arguments})"
 
 
 def _map(node: exp.Bracket) -> str | None:
     if isinstance(node.this, exp.Column) and node.this.name.upper() == "MAP" and len(node.expressions) > 1:
         arguments = ", ".join(sql_text(each) for each in node.expressions)
-        return f"a map is written in parentheses: MAP({arguments})"
+        return f"a map must be written in parentheses: MAP({arguments})"
     return None
 
 
@@ -91,23 +95,24 @@ def _json(node: exp.Binary) -> str | None:
         node, exp.JSONBExtract | exp.JSONBExtractScalar
     )
     path = sql_text(node.expression) if plain else "'$.a.b'"
-    return f"Spark has no operator that looks into JSON: write GET_JSON_OBJECT({sql_text(node.this)}, {path})"
+    return f"JSON operators are not supported, as in Spark: write GET_JSON_OBJECT({sql_text(node.this)}, {path})"
 
 
 def _similar(_: exp.SimilarTo) -> str | None:
     return (
-        "SIMILAR TO is not supported: write RLIKE, whose pattern is Java's and matches anywhere unless it has ^ and $"
+        "SIMILAR TO is not supported: write RLIKE, which takes a Java pattern and matches anywhere in the text "
+        "unless it has ^ and $"
     )
 
 
 def _pivot(node: exp.Pivot) -> str | None:
     if node.args.get("unpivot"):
-        return "UNPIVOT is not supported: write a SELECT for each column, and UNION ALL between them"
+        return "UNPIVOT is not supported: write one SELECT for each column, and UNION ALL between them"
     return "PIVOT is not supported: write SUM(x) FILTER (WHERE …) AS name for each column, and GROUP BY"
 
 
 def _sample(_: exp.TableSample) -> str | None:
-    return "TABLESAMPLE is not supported: a sample would not be the same when a row is taken back"
+    return "TABLESAMPLE is not supported: when a row is retracted, it might not be in the sample again"
 
 
 def _to_unit(node: exp.Anonymous) -> str | None:
@@ -115,7 +120,7 @@ def _to_unit(node: exp.Anonymous) -> str | None:
     if not isinstance(last, exp.Kwarg) or last.name != TO_UNIT:
         return None
     time, unit = sql_text(node.expressions[0]), last.expression.name.upper()
-    up = "" if word(node) == "FLOOR" else f", and add INTERVAL '1' {unit} where that is less than the time"
+    up = "" if word(node) == "FLOOR" else f", and add INTERVAL '1' {unit} if the result is earlier than the time"
     return f"{word(node)} takes numbers here: write DATE_TRUNC('{unit}', {time}){up}"
 
 
@@ -125,7 +130,7 @@ def _extreme(node: exp.Max | exp.Min) -> str | None:
         return None
     first, *rest = parts
     value = rest[0] if len(rest) == 1 else f"STRUCT({', '.join(rest)})"
-    return f"{word(node)} takes no rows or structs, which have no order here: write {word(node)}_BY({value}, {first})"
+    return f"{word(node)} cannot use rows or structs, which have no order here: write {word(node)}_BY({value}, {first})"
 
 
 def _extreme_by(node: exp.ArgMax | exp.ArgMin) -> str | None:
@@ -135,13 +140,13 @@ def _extreme_by(node: exp.ArgMax | exp.ArgMin) -> str | None:
     name, descending = ("MAX_BY", " DESC") if isinstance(node, exp.ArgMax) else ("MIN_BY", "")
     order = ", ".join(f"{each}{descending}" for each in parts)
     return (
-        f"{name} goes by one value, for rows and structs have no order here: in a derived table write "
-        f"ROW_NUMBER() OVER (PARTITION BY … ORDER BY {order}) AS n, and around it WHERE n = 1"
+        f"{name} can order by only one value, because rows and structs have no order here: write ROW_NUMBER() "
+        f"OVER (PARTITION BY … ORDER BY {order}) AS n in a derived table, and WHERE n = 1 outside"
     )
 
 
 def _fields(node: exp.Expr | None) -> Sequence[str]:
-    """What a row or a struct is written of."""
+    """Return the parts of which a row or a struct is written."""
     node = node.unnest() if node is not None else None
     if isinstance(node, exp.Tuple) or (isinstance(node, exp.Anonymous) and word(node) == "STRUCT"):
         return [sql_text(each.unalias()) for each in node.expressions]

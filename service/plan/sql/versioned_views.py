@@ -1,9 +1,9 @@
-"""Views that have the last row of each key, as what they are made of: all rows that have ever been the last.
+"""Views that have the last row of each key: replaces such a view by its history, all rows that have ever been the last.
 
     SELECT currency, rate, since
     FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY since DESC) AS n FROM history) WHERE n = 1
 
-At any time the view had the row of its key with the greatest time up to then. (Flink's versioned views.)
+At any time, the view had the row of its key with the greatest time up to then. (Flink's versioned views.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from rowkind.service.plan.scalar.scalars import resolved
 
 @dataclass(frozen=True)
 class History:
-    """The rows of a view through time, with its columns; `key` are those of the partition, `time` is the order's."""
+    """The rows of a view over time, with its columns.
+
+    `key` are the columns of the partition, and `time` is the time of the order.
+    """
 
     rows: LogicalProject
     key: frozenset[str]
@@ -30,7 +33,7 @@ class History:
 
 
 def history(view: LogicalNode) -> History | None:
-    """That of a view which has the last row of each key by a time; None for any other."""
+    """Return the history of a view that has the last row of each key by a time; None for any other view."""
     outputs: Mapping[str, exp.Expr] = {name: resolved(name) for name in columns(view)}
     conditions: list[exp.Expr] = []
     node = view
@@ -55,7 +58,7 @@ def history(view: LogicalNode) -> History | None:
 
 
 def _is_first(conditions: list[exp.Expr], number: str) -> bool:
-    """Whether the one condition is that the number is 1."""
+    """Return whether the only condition is that the number is 1."""
     if len(conditions) != 1:
         return False
     node = conditions[0].unnest()

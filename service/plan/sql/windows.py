@@ -1,11 +1,11 @@
-"""Window functions: ranks, each a Window, and aggregates over a partition, joined back to its rows.
+"""Window functions: ranks, each of which is a Window, and aggregates over a partition, joined to its rows.
 
     ROW_NUMBER, RANK, DENSE_RANK() OVER (PARTITION BY … ORDER BY …)     one more column, the number
     SUM(x) OVER (PARTITION BY k ORDER BY t)                             one more column of an Over (`sql.over`)
     SUM(x) OVER (PARTITION BY k)                                        JOIN (SELECT k, SUM(x) … GROUP BY k) ON k <=> k
 
-What partitions and orders are computed from is a Project below. Conditions on the number stay above, where
-`rewrite_ranks` finds them. All aggregates over one partition are one Aggregate.
+A Project below computes the expressions of partitions and orders. Conditions on the number stay above, where
+`rewrite_ranks` finds them. All aggregates over one partition are in one Aggregate.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
     exp.DenseRank: "dense_rank",
 }
 _THERE_IS = (
-    "there is ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE, LAST_VALUE, "
-    "NTH_VALUE, and every aggregate function"
+    "window functions are ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE, "
+    "LAST_VALUE, NTH_VALUE, and every aggregate function"
 )
 
 
 def named_windows(tree: exp.Select) -> dict[str, exp.Window]:
-    """The windows of the WINDOW clause by name in lower case. Raises Refusal."""
+    """Return the windows of the WINDOW clause by lower-case name. Raises Refusal."""
     found: dict[str, exp.Window] = {}
     for each in tree.args.get("windows") or []:
         name = each.name.lower()
         if name in found:
-            raise Refusal(f"two windows are called {each.name}: give one another name", each)
+            raise Refusal(f"two windows are named {each.name}: give one of them another name", each)
         found[name] = _written_out(each, found)
     return found
 
 
 def with_windows(node: exp.Expr, named: Mapping[str, exp.Window]) -> exp.Expr:
-    """A piece of SQL with the windows that it calls by name written out. Raises Refusal."""
+    """Return a piece of SQL with the definitions of named windows inserted. Raises Refusal."""
 
     def written(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.Query):
-            # A copy is not looked into, and a subquery has windows of its own.
+            # `transform` does not descend into a copy, and a subquery has windows of its own.
             return each.copy()
         return _written_out(each, named) if isinstance(each, exp.Window) else each
 
@@ -67,42 +67,41 @@ def with_windows(node: exp.Expr, named: Mapping[str, exp.Window]) -> exp.Expr:
 
 
 def _written_out(window: exp.Window, named: Mapping[str, exp.Window]) -> exp.Window:
-    """The window with what the one that it calls by name says."""
+    """Return the window with the clauses of the named window that it refers to. Raises Refusal."""
     called = window.args.get("alias")
     if called is None:
         return window
     if called.name.lower() not in named:
-        raise Refusal(f"there is no WINDOW called {called.name}", called)
+        raise Refusal(f"there is no WINDOW named {called.name}", called)
     meant = named[called.name.lower()]
     copied = window.copy()
     copied.set("alias", None)
     for part in ("partition_by", "order", "spec"):
         if meant.args.get(part):
             if copied.args.get(part):
-                raise Refusal(f"the window {called.name} says this already: leave it out here or there", window)
+                raise Refusal(f"the window {called.name} already has this clause: remove one of the two", window)
             value = meant.args[part]
             copied.set(part, [each.copy() for each in value] if isinstance(value, list) else value.copy())
     return copied
 
 
 def check_windows(node: exp.Expr) -> None:
-    """Refuse window functions that there are not, and what only stands in one."""
+    """Refuse unsupported window functions, and calls that are allowed only with OVER or ORDER BY."""
     for each in node.find_all(*_FUNCTIONS, exp.Ntile, exp.PercentRank, exp.CumeDist):
         if isinstance(each, exp.Func) and not isinstance(each.parent, exp.Window):
-            raise Refusal(
-                f"{word(each)}() is a window function: write OVER (PARTITION BY … ORDER BY …) behind it", each
-            )
+            raise Refusal(f"{word(each)}() is a window function: write OVER (PARTITION BY … ORDER BY …) after it", each)
     for each in node.find_all(exp.Anonymous):
         if is_arrival(each) and not isinstance(each.parent, exp.Ordered):
             raise Refusal(
-                "PROCTIME() stands in the SELECT list, as the time at which a row is processed, or by itself in ORDER "
-                "BY, as the order in which rows arrive: select it in a derived table or a view, and use that column",
+                "PROCTIME() is allowed only as a column of the SELECT list (the processing time of a row) or "
+                "alone in ORDER BY (the order of arrival): select it in a derived table or a view, and use that "
+                "column",
                 each,
             )
     for window in node.find_all(exp.Window):
         function = bare(window.this)
         if any(inner is not window for inner in window.find_all(exp.Window)):
-            raise Refusal("a window function cannot stand inside of another: use a derived table", window)
+            raise Refusal("window functions cannot be nested: compute the inner one in a derived table", window)
         if is_over(window):
             check_over(window)
         elif type(function) in _FUNCTIONS:
@@ -110,42 +109,42 @@ def check_windows(node: exp.Expr) -> None:
         elif not is_known(function):
             if isinstance(function, exp.Func) and is_aggregate(function) and not isinstance(function, exp.Grouping):
                 raise no_aggregate(function)
-            raise Refusal(f"{called(window)} is no window function, which OVER stands behind; {_THERE_IS}", window)
+            raise Refusal(f"{called(window)} is not a window function, so it cannot have OVER; {_THERE_IS}", window)
 
 
 def _check_rank(window: exp.Window, name: str) -> None:
-    """Refuse what ROW_NUMBER and its kin do not take."""
+    """Refuse clauses that ROW_NUMBER and similar functions do not accept."""
     if type(window.this) not in _FUNCTIONS or window.this.expressions:
-        raise Refusal(f"{name}() takes nothing in its parentheses and nothing but OVER behind it", window)
+        raise Refusal(f"{name}() takes no arguments and no clause except OVER", window)
     if window.args.get("spec"):
-        raise Refusal(f"{name}() takes no ROWS or RANGE: leave it out", window)
+        raise Refusal(f"{name}() cannot have ROWS or RANGE: remove it", window)
     if not window.args.get("order"):
-        raise Refusal(
-            f"{name}() OVER (…) needs ORDER BY; the order in which rows arrive is ORDER BY PROCTIME()", window
-        )
+        raise Refusal(f"{name}() OVER (…) needs ORDER BY; for the order of arrival, write ORDER BY PROCTIME()", window)
 
 
 def is_arrival(node: exp.Expr) -> bool:
-    """Whether a node is PROCTIME(), the order in which rows arrive."""
+    """Return whether a node is PROCTIME(), the order in which rows arrive."""
     return isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME"
 
 
 def no_windows(node: exp.Expr, clause: str) -> None:
-    """Refuse window functions where rows are not numbered yet; those in subqueries are theirs."""
+    """Refuse window functions where rows are not numbered yet. Those inside subqueries belong to the subqueries."""
     for each in outside_queries(node):
         if isinstance(each, exp.Window):
             raise Refusal(
-                f"a window function cannot stand in {clause}: compute it in a derived table and filter around it", each
+                f"window functions are not allowed in {clause}: compute the value in a derived table, and "
+                "filter outside",
+                each,
             )
 
 
 def number_rows(
     node: LogicalNode, expressions: Mapping[str, exp.Expr], names: Names, *, unbounded: bool = False
 ) -> tuple[LogicalNode, dict[exp.Expr, exp.Column]]:
-    """The rows with the value of each window in `expressions`, and the column of each window.
+    """Return the rows with the value of each window in `expressions`, and the column of each window.
 
-    Expressions are over the node's columns, by what they are called or "" for those that are no column of the result.
-    `unbounded` is the hint UNBOUNDED_RANK.
+    The expressions are over the node's columns. Their keys are the names of result columns, or "" for expressions that
+    are no result column. `unbounded` is the hint UNBOUNDED_RANK. Raises Refusal.
     """
     found: dict[exp.Window, str] = {}
     for name, expression in expressions.items():
@@ -188,7 +187,7 @@ def number_rows(
 
 
 def planned_once(node: LogicalNode) -> LogicalNode:
-    """The rows as a view, so that what they are computed from is kept once however often they are read."""
+    """Return the rows as a view, so that their state is stored once however often they are read."""
     every = {name: resolved(name) for name in columns(node)}
     name = f"rows {hashlib.sha256(repr(node).encode()).hexdigest()}"
     return LogicalProject(node, every, View(name, tuple(every)))
@@ -197,7 +196,7 @@ def planned_once(node: LogicalNode) -> LogicalNode:
 def _aggregates(
     node: LogicalNode, partition: tuple[str, ...], windows: Mapping[exp.Window, str], names: Names
 ) -> tuple[LogicalNode, tuple[exp.Expr, ...], dict[exp.Expr, exp.Column]]:
-    """What windows say about each partition of rows, how rows are joined to it, and the column of each window."""
+    """Return the aggregates over each partition, their join conditions, and the column of each window."""
     at = next(iter(windows))
     grouping = Grouping(node, names, dict[str, str]().keys())
     outputs: dict[str, exp.Expr] = {}
@@ -218,12 +217,12 @@ def _aggregates(
 
 
 def replaced(node: exp.Expr, numbers: Mapping[exp.Expr, exp.Column]) -> exp.Expr:
-    """An expression with its windows replaced by the columns that hold their numbers."""
+    """Return an expression in which columns replace the windows whose values they hold."""
     return node.transform(lambda each: numbers[each.unnest()].copy() if isinstance(each.unnest(), exp.Window) else each)
 
 
 def within(node: exp.Expr, partition: Sequence[str]) -> exp.Expr:
-    """An expression whose windows are also parted by these columns."""
+    """Return an expression whose windows are also partitioned by these columns."""
     if not partition:
         return node
     node = node.copy()
@@ -234,7 +233,7 @@ def within(node: exp.Expr, partition: Sequence[str]) -> exp.Expr:
 
 
 def _parted_by(window: exp.Window) -> list[exp.Expr]:
-    """What parts the rows: not a constant, which is the same for all of them."""
+    """Return the expressions that partition the rows; constants, which are equal in all rows, are left out."""
     return [each for each in window.args.get("partition_by") or [] if not _is_constant(each.unnest())]
 
 
@@ -243,7 +242,7 @@ def _is_constant(node: exp.Expr) -> bool:
 
 
 class Terms:
-    """Expressions of partitions and orders as columns; `node` are the rows that have them all."""
+    """Expressions of partitions and orders as columns; `node` are the rows that have all of them."""
 
     def __init__(self, node: LogicalNode, names: Names) -> None:
         self._below = node
@@ -253,18 +252,18 @@ class Terms:
 
     @property
     def node(self) -> LogicalNode:
-        """The rows below, with what had to be computed."""
+        """The rows below, with the computed columns."""
         if not self._computed:
             return self._below
         computed = {name: node for node, name in self._computed.items()}
         return LogicalProject(self._below, {name: resolved(name) for name in self._types} | computed)
 
     def columns(self, nodes: Sequence[exp.Expr], clause: str) -> tuple[str, ...]:
-        """The columns that hold expressions. Raises Refusal."""
+        """Return the columns that hold expressions. Raises Refusal."""
         return tuple(dict.fromkeys(self._column(node, clause) for node in nodes))
 
     def value(self, node: exp.Expr) -> str:
-        """The column that holds an expression, whether it has an order or not. Raises Refusal."""
+        """Return the column that holds an expression, whether its type has an order or not. Raises Refusal."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             return node.name
@@ -273,21 +272,21 @@ class Terms:
         return self._computed[node]
 
     def type(self, node: exp.Expr) -> Type:
-        """The type of an expression. Raises Refusal."""
+        """Return the type of an expression. Raises Refusal."""
         return type_of(node, by_name(self._types))
 
     def orders(self, order: exp.Order) -> tuple[OrderColumn, ...]:
-        """What ORDER BY says. Raises Refusal."""
+        """Return the columns of an ORDER BY. Raises Refusal."""
         found: dict[str | None, OrderColumn] = {}
         for each in order.expressions:
             ordered = cast("exp.Ordered", each)
             node = ordered.this.unnest()
             descending, first = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
             if ordered.args.get("with_fill"):
-                raise Refusal("WITH FILL is not supported: rows come from tables only, so leave it out", ordered)
+                raise Refusal("WITH FILL is not supported, because rows come only from tables: remove it", ordered)
             if is_arrival(node):
                 if node.expressions:
-                    raise Refusal("PROCTIME() takes nothing in its parentheses", node)
+                    raise Refusal("PROCTIME() takes no arguments", node)
                 found.setdefault(None, OrderColumn(None, descending, first))
                 continue
             if _is_constant(node):
@@ -300,5 +299,5 @@ class Terms:
         node = node.unnest()
         type_ = self.type(node)
         if not type_.orderable:
-            raise Refusal(f"a {type_.sql} cannot stand in {clause}: take a field of it, or a key", node)
+            raise Refusal(f"type {type_.sql} is not allowed in {clause}: use one of the value's fields, or a key", node)
         return self.value(node)

@@ -166,7 +166,7 @@ def _declared(node: exp.Expr, below: Below) -> EventTime | None:
         return None
     scan = next(iter(parts.values())).scan
     declared, watermark = scan.source.declared, scan.source.watermark
-    assert watermark is not None, "only of such tables are columns told by"
+    assert watermark is not None, "a RowColumn belongs to a table with a watermark"
     of_row = all(each.scan.path == scan.path for each in parts.values())
     if not of_row or {each.column for each in parts.values()} != set(watermark.of.columns):
         return None

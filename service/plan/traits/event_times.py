@@ -89,7 +89,7 @@ def _times(known: Below) -> dict[str, EventTime]:
 def _known(node: LogicalNode) -> Below:
     """Return the known facts about a node's columns: derived times, and plain columns as tables have them."""
     rule = rule_for(node, _RULES)
-    assert rule is not None, f"{type(node).__name__} is of no shape"
+    assert rule is not None, f"{type(node).__name__} has no known shape"
     return rule(node)
 
 

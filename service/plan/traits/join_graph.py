@@ -202,7 +202,7 @@ class JoinGraph:
             if grains:
                 heights, grain = min(grains)
                 return JoinSize(count, heights, unfiltered, grain)
-        raise AssertionError("all inputs determine all of them")
+        raise AssertionError("all inputs together determine all inputs")
 
     def _alike(self, a: str, b: str) -> bool:
         one, other = self.types[a].required, self.types[b].required

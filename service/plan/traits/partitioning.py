@@ -66,7 +66,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
         case LogicalUnary():
             below = columns(node.input.input)
             return tuple(KeyPart(frozenset([name]), below[name]) for name in shard_key(node))
-    raise AssertionError(f"{type(node).__name__} is of no shape")
+    raise AssertionError(f"{type(node).__name__} has no known shape")
 
 
 def _stays(node: LogicalTemporalFilter | LogicalStamp) -> bool:

@@ -33,7 +33,7 @@ def only_merges(node: LogicalAggregate) -> bool:
         return False
     below, moves = node.input.input, {session.start}
     while below is not session:
-        assert isinstance(below, LogicalFilter | LogicalProject), "nothing else lies between"
+        assert isinstance(below, LogicalFilter | LogicalProject), "only filters and projections lie between"
         if isinstance(below, LogicalFilter) and any(reads(each) & moves for each in below.conjuncts):
             return False
         below = below.input

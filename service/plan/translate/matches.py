@@ -19,7 +19,7 @@ from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered,
 def match(nodes: Nodes, match: LogicalMatch, top: LogicalNode, edge: Edge, record: str) -> PhysicalMatch:
     """Return the physical node of a row pattern, whose calc produces `edge`."""
     side, below, out = match.input, columns(match.input.input), columns(match)
-    assert side.closing is not None, "a pattern has a watermark by now"
+    assert side.closing is not None, "passes have given the pattern a watermark"
     given = Edge(
         types=carried(side),
         key=tuple((resolved(name), below[name], True) for name in match.partition),

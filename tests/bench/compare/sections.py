@@ -73,7 +73,7 @@ def throughput(comparison: Comparison) -> Iterator[Table]:
 
 def windows(comparison: Comparison) -> Iterator[Table]:
     """The same of windows of time, whose rows come once, when they are over."""
-    yield from _rates(comparison, "append", comparison.chosen(WINDOWS), "Windows of time")
+    yield from _rates(comparison, "append", comparison.chosen(WINDOWS), "Time windows")
 
 
 def of_nexmark(comparison: Comparison) -> Iterator[Table]:
@@ -131,14 +131,14 @@ def state(comparison: Comparison) -> Iterator[Table]:
                 rows.append(_row(head, (query.name, f"{keys:,}", engine.name), cells))
             keys *= 10
     note = (
-        f"{comparison.rows:,} payments of uniformly drawn orders, after all orders and 300,000 payments were taken in."
+        f"{comparison.rows:,} payments of uniformly drawn orders, after all orders and 300,000 payments were processed."
     )
-    yield Table("What a change costs on a growing state", head, rows, comparison.note(note))
+    yield Table("Cost of a change as state grows", head, rows, comparison.note(note))
 
 
 def latencies(comparison: Comparison) -> Iterator[Table]:
     """End to end, at fixed rates, Flink with a checkpoint every second."""
-    head = ("query", "changes/s", "system", "really sent/s", "p50 ms", "p99 ms", "worst ms", "payments seen")
+    head = ("query", "changes/s", "system", "sent/s", "p50 ms", "p99 ms", "worst ms", "payments seen")
     # Mini-batches wait for a second before they do anything.
     engines = [engine for engine in comparison.engines if not (isinstance(engine, Flink) and engine.tuned)]
     if any(isinstance(engine, Flink) for engine in engines):
@@ -160,17 +160,17 @@ def latencies(comparison: Comparison) -> Iterator[Table]:
                 name = engine.name if engine.transactional else f"{engine.name}, at least once"
                 rows.append(_row(head, (query.name, f"{rate:,}", name), cells))
     note = (
-        f"{comparison.seconds:.0f} s after {_LATENCY_WARM_UP_SECONDS:.0f} s of warm-up; from the sender's timestamp of "
-        "a payment to the first row of the result that a consumer of committed records sees for it. Flink makes a "
-        "checkpoint every second; at exactly once its rows become visible with it."
+        f"Measured for {comparison.seconds:.0f} s after {_LATENCY_WARM_UP_SECONDS:.0f} s of warm-up. Latency: from the "
+        "sender's timestamp of a payment until a consumer of committed records sees its first result row. Flink makes "
+        "a checkpoint every second; with exactly once, its rows become visible at the checkpoint."
     )
     yield Table("Latency", head, rows, comparison.note(note))
     if batches:
         names = list(dict.fromkeys(name for found in batches.values() for name in found))
         spent = [[name, *(f"{found.get(name, 0.0):.1f}" for found in batches.values())] for name in names]
         note = (
-            "Milliseconds, means. The stages `batch …` but `batch commit` follow each other and are all of a batch; "
-            "the other stages are within `batch tasks`, of all tasks together. Kafka's transaction is in `write send`."
+            "Mean milliseconds. The stages `batch …`, except `batch commit`, run one after the other and make up a "
+            "batch. The others are part of `batch tasks`, summed over all tasks; `write send` has Kafka's transaction."
         )
         yield Table("Latency: where a batch's time goes", ("stage", *batches), spent, note)
 
@@ -188,10 +188,10 @@ def memory(comparison: Comparison) -> Iterator[Table]:
 
             rows.append(_row(head, (query.name, limit or "no limit"), cells))
     note = (
-        f"{comparison.rows:,} changes to each table; the first third of the rows is warm-up. A group that takes more "
-        "than its limit, pages of files included, loses a process."
+        f"{comparison.rows:,} changes to each table; the first third of the rows is warm-up. If the job's "
+        "cgroup exceeds the limit, page cache included, the kernel kills one of its processes."
     )
-    yield Table("Within a limit", head, rows, comparison.note(note))
+    yield Table("Within a memory limit", head, rows, comparison.note(note))
 
 
 SECTIONS: dict[str, Callable[[Comparison], Iterator[Table]]] = {
@@ -227,9 +227,9 @@ def _rates(comparison: Comparison, variant: Variant, queries: Sequence[Query], t
             rows.append(_row(head, (query.name, engine.name), cells))
     what = "rows of the tables that are read" if variant == "nexmark" else "changes to each table"
     note = (
-        f"{comparison.rows:,} {what}; the first third of the rows is warm-up. Rowkind writes exactly "
-        f"once, Flink at least once with a checkpoint every 10 s; tuned, it knows the keys of append topics and "
-        f"aggregates in mini-batches. Median of {comparison.runs}."
+        f"{comparison.rows:,} {what}; the first third of the rows is warm-up. Rowkind delivers exactly "
+        f"once, Flink at least once with a checkpoint every 10 s. Flink, tuned, knows the keys of append topics and "
+        f"aggregates in mini-batches. Number of runs: {comparison.runs}; the median is shown."
     )
     yield Table(title, head, rows, comparison.note(note))
     if spans:
@@ -241,7 +241,7 @@ def _stages(spans: dict[str, Span], title: str) -> Table:
     names = sorted({name for span in spans.values() for name in span.stages if not name.startswith("batch ")})
     rows = [[name, *(f"{span.stages.get(name, 0.0):.2f}" for span in spans.values())] for name in names]
     rows.append(["all CPU of the job", *(f"{span.cpu_per_million:.2f}" for span in spans.values())])
-    note = "Seconds of tasks per million rows. What is in no stage is Spark's: shuffle, planning, commits."
+    note = "Task seconds per million rows. Spark's own time (shuffles, planning, commits) is in no stage."
     return Table(f"{title}: where Rowkind's time goes", ("stage", *spans), rows, note)
 
 

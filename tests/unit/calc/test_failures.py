@@ -50,8 +50,8 @@ def test_the_first_row_on_which_the_query_fails_is_named() -> None:
 
     said = str(caught.value)
     assert said.startswith("orders: o.id + 1: Out of Range Error: Overflow in addition of INT64")
-    assert ", on the row that came with offset 107 of partition 0. " in said
-    assert said.endswith("; with `dead_letters` in the job, `rowkind skip JOB orders:0:107` leaves out this row.")
+    assert ", on the row from offset 107 of partition 0. " in said
+    assert said.endswith("; with `dead_letters` in the job, `rowkind skip JOB orders:0:107` skips this row.")
 
 
 def test_of_several_expressions_the_one_that_failed_is_named() -> None:

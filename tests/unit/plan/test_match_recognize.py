@@ -207,7 +207,7 @@ def test_a_match_that_cannot_be_gone_on_from_stops_the_query(tmp_path: Path) -> 
     assert "AFTER MATCH SKIP TO LAST leads to the first row of the match, which would be found again" in str(
         raised.value
     )
-    assert "on the row that came with change 3 of Ticker. Let the pattern have such a row" in str(raised.value)
+    assert "on the row from change 3 of Ticker. Change the pattern so that such a row" in str(raised.value)
     passes = _query(tmp_path, sql, settings="on_error: dead_letter\ndead_letters: {topic: d}")
     passes.batch(0, *rows, _row(9, 30))
     assert [(each["p"], each["n"]) for each in passes.result] == [(6, 4), (8, 2)]
@@ -224,7 +224,7 @@ def test_a_match_without_the_row_to_go_on_from_stops_the_query(tmp_path: Path) -
     query = _query(tmp_path, sql)
     query.batch(0, _row(0, 6), _row(1, 7), _row(2, 5), _row(4, 9))
     assert [each["p"] for each in query.result] == [6]
-    with pytest.raises(ExpressionError, match="leads nowhere, as the match has no row of this variable"):
+    with pytest.raises(ExpressionError, match="leads nowhere, because the match has no row of this variable"):
         query.batch(0, _row(5, 6), _row(6, 5), _row(9, 9))
 
 
@@ -252,7 +252,7 @@ def test_rows_that_may_be_corrected_after_all_are_not_matched(tmp_path: Path) ->
       SELECT * FROM (SELECT window_time AS t, SUM(price) AS s FROM TABLE(TUMBLE(TABLE Ticker, DESCRIPTOR(rowtime),
       INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, window_time)
       MATCH_RECOGNIZE (ORDER BY t MEASURES A.s AS s PATTERN (A B) DEFINE B AS B.s < A.s)"""
-    with pytest.raises(PlanError, match="also when the watermark has passed: leave out `allowed_lateness`"):
+    with pytest.raises(PlanError, match="even after the watermark has passed: remove `allowed_lateness`"):
         Clocked.of(job_of(tmp_path, JOB.format(sql=sql, delay="1s, allowed_lateness: 1h", settings="")))
 
 
@@ -260,12 +260,12 @@ def test_explain_says_what_a_pattern_keeps_and_for_how_long(tmp_path: Path) -> N
     """A pattern without WITHIN keeps what has begun for ever, and is advised to have one."""
     plain, bounded = (" ".join(explain([_query(tmp_path, sql).sink]).replace("│", " ").split()) for sql in (DIP, TOTAL))
     assert "ONE ROW PER MATCH of (START_ROW PRICE_DOWN+ PRICE_UP) PARTITION BY MR.Ticker.symbol" in plain
-    assert "keeps waiting Ticker: the rows that are not in their place yet, in the order of their time" in plain
-    assert "for ever, where a match that has begun neither ends nor fails: there is no WITHIN" in plain
+    assert "keeps waiting Ticker: rows that the watermark has not reached, in order of time" in plain
+    assert "until the match ends or fails, which may be never, because there is no WITHIN" in plain
     assert "PRICE_UP is PRICE_UP.price > LAST(PRICE_DOWN.price, 1)" in plain
     assert "match_1 has no WITHIN" in plain
     assert "WITHIN INTERVAL '1' HOUR" in bounded
-    assert "each for 1h of time: that is how long a match may take (WITHIN)" in bounded
+    assert "each for 1h of event time, the maximum length of a match (WITHIN)" in bounded
     assert "has no WITHIN" not in bounded
 
 

@@ -108,7 +108,7 @@ def test_a_pattern_of_like_may_be_computed() -> None:
     assert values("'10%' LIKE CONCAT(CAST(id AS STRING), '_!%') ESCAPE '!'") == [True, False, False]
     assert values("'A' ILIKE LOWER(CONCAT(SUBSTRING(s, 3), 'A'))") == [True, False, None]
     assert values("'A' NOT LIKE CONCAT(SUBSTRING(s, 3), '%')") == [False, True, None]
-    with pytest.raises(ExpressionError, match=r"must stand before %, _ or itself: !1"):
+    with pytest.raises(ExpressionError, match=r"must be followed by %, _ or itself: !1"):
         values("s LIKE CONCAT('!', CAST(id AS STRING)) ESCAPE '!'")
 
 
@@ -134,9 +134,9 @@ def test_what_does_not_count_is_not_evaluated(text: str, expected: list[Any]) ->
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("CAST(s AS INT)", "'no number' is no INT: TRY_CAST makes NULL of such text"),
-        ("1 / x", "division by zero: TRY_DIVIDE makes it NULL"),
-        ("items[0].n", "the array has no element 0: GET and TRY_ELEMENT_AT make NULL of it"),
+        ("CAST(s AS INT)", "'no number' is not a value of type INT: TRY_CAST returns NULL for such text"),
+        ("1 / x", "division by zero: TRY_DIVIDE returns NULL instead"),
+        ("items[0].n", "the array has no element 0: GET and TRY_ELEMENT_AT return NULL instead"),
     ],
 )
 def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str) -> None:
@@ -149,50 +149,56 @@ def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("NOW()", "the function NOW is not supported: it would give another value when the row is taken back"),
-        ("CURRENT_DATE", "the function CURRENT_DATE is not supported: it would give another value"),
-        ("UNIX_TIMESTAMP()", "the function UNIX_TIMESTAMP is not supported: it would give another value"),
-        ("UUID()", "the function UUID is not supported: it would give another value when the row is taken back"),
-        ("PROCTIME()", "the time at which a row is processed stands in the SELECT list"),
+        ("NOW()", "the function NOW is not supported: it would return another value when the row is retracted"),
+        ("CURRENT_DATE", "the function CURRENT_DATE is not supported: it would return another value"),
+        ("UNIX_TIMESTAMP()", "the function UNIX_TIMESTAMP is not supported: it would return another value"),
+        ("UUID()", "the function UUID is not supported: it would return another value when the row is retracted"),
+        ("PROCTIME()", "it is allowed only as a column of the SELECT list"),
         ("FROBNICATE(id)", "the function FROBNICATE is not supported"),
         ("SPLIT(s, '[')", "'[' in the pattern '[' is not supported"),
-        ("SPLIT(s, '[,;]', 2)", "fits more than one text"),
-        ("MAP(1, 'a')", "the keys of a MAP are text, not INT: write CAST(… AS STRING)"),
-        ("ARRAY(NULL)", "an ARRAY of NULLs alone has no type"),
-        ("ARRAY(id, s)", "INT and STRING do not go together here"),
-        ("STRUCT(id, id)", "two fields have the same name: write AS for one of them"),
+        ("SPLIT(s, '[,;]', 2)", "can match more than one text"),
+        ("MAP(1, 'a')", "the keys of a MAP must be text, not INT: write CAST(… AS STRING)"),
+        ("ARRAY(NULL)", "an ARRAY with only NULLs has no type"),
+        ("ARRAY(id, s)", "INT and STRING cannot be combined here"),
+        ("STRUCT(id, id)", "two fields have the same name: rename one of them with AS"),
         ("TRANSFORM(items, x -> y)", "o has no column y"),
-        ("TRANSFORM(items, (x, i, j) -> x)", "the function has 3 parameters where there are 2 values"),
-        ("FILTER(items, x -> x.n)", "the function gives INT, not a condition"),
-        ("AGGREGATE(items, 0, (a, x) -> a + 1.5)", "the start is INT, but the function gives DECIMAL(12,1)"),
+        (
+            "TRANSFORM(items, (x, i, j) -> x)",
+            "the function's parameters must have different names, and their number can be at most 2, not 3",
+        ),
+        ("FILTER(items, x -> x.n)", "the function returns INT, not a condition"),
+        ("AGGREGATE(items, 0, (a, x) -> a + 1.5)", "the start is INT, but the function returns DECIMAL(12,1)"),
         ("ARRAY_SORT(items, (a, b) -> 1)", "ARRAY_SORT takes (array)"),
         ("SORT_ARRAY(items)", "has no order"),
         ("UPPER(x -> x)", "expected text"),
-        ("FROM_JSON(s, 'a DATE')", "FROM_JSON reads no DATE: read a STRING, and CAST it"),
-        ("FROM_JSON(s, s)", "expected a text written out"),
-        ("FORMAT_STRING('%e', x)", "%e of a DOUBLE is not supported"),
+        ("FROM_JSON(s, 'a DATE')", "FROM_JSON cannot read DATE: read a STRING, and CAST it"),
+        ("FROM_JSON(s, s)", "expected a text literal"),
+        ("FORMAT_STRING('%e', x)", "%e for type DOUBLE is not supported"),
         ("TO_CHAR(x, '99')", "TO_CHAR takes a decimal: write CAST(… AS DECIMAL(p,s))"),
-        ("TO_CHAR(id, 'S99')", "the format 'S99' is not supported: there is 9 and 0 with commas and a point"),
+        (
+            "TO_CHAR(id, 'S99')",
+            "the format 'S99' is not supported: write digits (9 and 0) with commas and a decimal point",
+        ),
         ("TO_CSV(addr)", "write CONCAT_WS"),
-        ("CAST(ARRAY(id) AS ARRAY<SMALLINT>)", "there are no integers narrower than INT inside of it"),
+        ("CAST(ARRAY(id) AS ARRAY<SMALLINT>)", "TINYINT and SMALLINT cannot be nested in another type; use INT"),
         ("UPPER(id)", "expected text, but this is INT: write CAST(… AS STRING)"),
         ("LPAD(s)", "LPAD takes (text, int) or (text, int, text)"),
-        ("HEX(ts)", "HEX takes (text) or (binary) or (bigint), but this is (TIMESTAMP)"),
-        ("id.x", "a INT has no field x"),
-        ("addr.street", "there is no field street; there is city, geo, at"),
-        ("addr = addr", "can be selected as it is, but not be computed with or compared"),
-        ("wide + 1", "a DECIMAL(50,2) can be selected as it is, but not be computed with or compared"),
-        ("s RLIKE '(?=a)'", "looking ahead or behind"),
+        ("HEX(ts)", "HEX takes (text) or (binary) or (bigint), but the arguments are (TIMESTAMP)"),
+        ("id.x", "type INT has no field x"),
+        ("addr.street", "there is no field street; available: city, geo, at"),
+        ("addr = addr", "can only be selected unchanged: expressions cannot compute with them or compare them"),
+        ("wide + 1", "values of type DECIMAL(50,2) can only be selected unchanged"),
+        ("s RLIKE '(?=a)'", "lookahead, lookbehind"),
         ("s RLIKE '('", "'(' is not a regular expression"),
         ("TO_DATE(s, 'yyyy-ww')", "ww in the pattern 'yyyy-ww' is not supported"),
-        ("TO_TIMESTAMP(s, 'HH:mm')", "names no whole date"),
+        ("TO_TIMESTAMP(s, 'HH:mm')", "needs a complete date"),
         ("ts - ts", "write DATEDIFF or TIMESTAMPDIFF(SECOND, from, to)"),
-        ("ts + INTERVAL id DAY", "an INTERVAL is written out here"),
+        ("ts + INTERVAL id DAY", "expected an INTERVAL literal"),
         ("INTERVAL 1 DAY", "an INTERVAL that is not added to a date or timestamp is not supported"),
-        ("EXTRACT(CENTURY FROM ts)", "CENTURY is no unit of EXTRACT"),
-        ("CAST('x' AS INT)", "'x' is no INT"),
+        ("EXTRACT(CENTURY FROM ts)", "CENTURY is not a unit of EXTRACT"),
+        ("CAST('x' AS INT)", "'x' is not a value of type INT"),
         ("CAST(ts AS BOOLEAN)", "CAST from TIMESTAMP to BOOLEAN is not supported, as in Spark"),
-        ("x & 1", "bits are those of whole numbers"),
+        ("x & 1", "bitwise operators take only integers"),
     ],
 )
 def test_what_is_refused_says_why(text: str, reason: str) -> None:

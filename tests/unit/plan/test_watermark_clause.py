@@ -102,38 +102,38 @@ def test_a_table_may_be_called_so(tmp_path: Path, sql: str) -> None:
         (
             "events WATERMARK at DELAY OF INTERVAL 6 SECONDS",
             "{column: at, delay: 5s}",
-            "events has another watermark already, at with a delay of 5s in the job file, and a table has one for the ",
+            "events already has another watermark, at with a delay of 5s in the job file, and all queries of a",
             "at",
         ),
         (
             "events WATERMARK at DELAY OF INTERVAL 1 DAY, events WATERMARK at DELAY OF INTERVAL 2 DAYS AS b",
             "",
-            "events has another watermark already, at with a delay of 1d in sinks.s0.sql",
+            "events already has another watermark, at with a delay of 1d in sinks.s0.sql",
             "at",
         ),
         ("events WATERMARK att DELAY OF INTERVAL 1 SECOND", "", "events has no column att; did you mean at?", "att"),
-        ("events WATERMARK x.at DELAY OF INTERVAL 1 SECOND e", "", "there is no table x in FROM; there is e", "x"),
+        ("events WATERMARK x.at DELAY OF INTERVAL 1 SECOND e", "", "there is no table x in FROM; available: e", "x"),
         (
             "events WATERMARK ms DELAY OF INTERVAL 1 SECOND",
             "",
-            "a watermark needs a TIMESTAMP, and ms is BIGINT: write TIMESTAMP_MILLIS(ms)",
+            "a watermark needs a TIMESTAMP, but ms is BIGINT: write TIMESTAMP_MILLIS(ms)",
             "ms",
         ),
         (
             "events WATERMARK at DELAY OF INTERVAL -5 SECONDS",
             "",
-            "a negative delay would make rows late that are",
+            "the delay cannot be negative",
             "at",
         ),
-        ("events WATERMARK at DELAY OF INTERVAL 1 MONTH", "", "a delay is in days or less", "at"),
+        ("events WATERMARK at DELAY OF INTERVAL 1 MONTH", "", "the delay must be in days or shorter units", "at"),
         (
             "events WATERMARK at DELAY OF '5 seconds'",
             "",
-            "a watermark is a time and a delay: WATERMARK ts DELAY OF",
+            "expected a time and a delay, as in WATERMARK ts DELAY OF",
             "",
         ),
-        ("(SELECT * FROM events) WATERMARK at DELAY OF INTERVAL 1 DAY", "", "stands behind the name of a table", "at"),
-        ("v WATERMARK at DELAY OF INTERVAL 1 DAY", "", "Write it inside of the view or the derived table", "at"),
+        ("(SELECT * FROM events) WATERMARK at DELAY OF INTERVAL 1 DAY", "", "must follow the name of a table", "at"),
+        ("v WATERMARK at DELAY OF INTERVAL 1 DAY", "", "move it into the view or derived table", "at"),
         (
             "events WATERMARK TIMESTAMP_MILLIS(ms) DELAY OF INTERVAL 1 DAY",
             "",
@@ -143,10 +143,10 @@ def test_a_table_may_be_called_so(tmp_path: Path, sql: str) -> None:
         (
             "events WATERMARK TIMESTAMP_MILLIS(ms) AS at DELAY OF INTERVAL 1 DAY",
             "",
-            "there is a column at already: give the time another name",
+            "there is already a column at: give the time another name",
             "at",
         ),
-        ("events WATERMARK at DELAY OF INTERVAL 1 DAY e(a, b, c, d)", "", "name them in a derived table", ""),
+        ("events WATERMARK at DELAY OF INTERVAL 1 DAY e(a, b, c, d)", "", "name the columns in a derived table", ""),
     ],
 )
 def test_what_is_refused(tmp_path: Path, sql: str, said: str, reason: str, marked: str) -> None:
@@ -163,6 +163,6 @@ def test_another_sink_is_blamed_where_it_is_its_clause(tmp_path: Path) -> None:
     """The place of a refusal is that of the SQL that it is about."""
     clause = "SELECT id FROM events WATERMARK at DELAY OF INTERVAL {} SECONDS"
     with pytest.raises(
-        PlanError, match=r"job.yaml:9: sinks.s2.sql: events has another watermark already.*sinks.s1.sql"
+        PlanError, match=r"job.yaml:9: sinks.s2.sql: events already has another watermark.*sinks.s1.sql"
     ):
         plan(job(tmp_path, "SELECT id FROM events", clause.format(1), clause.format(2)), "s0")

@@ -308,7 +308,7 @@ def test_an_error_in_a_task_names_the_row_too(folder: Path) -> None:
     rows = [{"table": "u", "op": "+I", "row": {"g": "a", "x": int(number != 77)}} for number in range(1, 101)]
     sql = "SELECT g, mean_of(x) AS m FROM u GROUP BY g"
 
-    with pytest.raises(ExpressionError, match=r"mean_of.add: ZeroDivisionError: .* with change 77 of u"):
+    with pytest.raises(ExpressionError, match=r"mean_of.add: ZeroDivisionError: .* from change 77 of u"):
         folded(folder, sql, TABLES, rows, batch_rows=100, code="code", functions=FUNCTIONS)
 
 
@@ -323,24 +323,24 @@ def test_an_error_names_the_row_and_the_line(folder: Path) -> None:
         )
 
     assert "words.add: AssertionError: no such word, at own.py:47" in str(wrong.value)
-    assert "on the row that came with change 3 of t" in str(wrong.value)
+    assert "on the row from change 3 of t" in str(wrong.value)
 
 
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("SELECT latest_of(x) AS m FROM t", "latest_of has no method `retract`, and these rows may be taken back"),
-        ("SELECT mean_of(x, x) AS m FROM t", "mean_of takes (INT), and this is 2 of them"),
+        ("SELECT latest_of(x) AS m FROM t", "latest_of has no method `retract`, but these rows may be retracted"),
+        ("SELECT mean_of(x, x) AS m FROM t", "mean_of takes (INT), but the number of arguments is 2"),
         ("SELECT mean_of(s) AS m FROM t", "mean_of takes INT here, but this is STRING: write a CAST"),
         (
             "SELECT mean_of(DISTINCT x) AS m FROM t",
-            "mean_of is given each row: aggregate the rows",
+            "DISTINCT is not supported in mean_of, which reads every row",
         ),
         (
             "SELECT middle(x) OVER (PARTITION BY g ORDER BY id) AS m FROM t",
-            "MIDDLE(…) OVER (… ORDER BY …) is not supported, only over the whole partition: leave out ORDER BY",
+            "MIDDLE(…) OVER (… ORDER BY …) is not supported, only over the whole partition: remove ORDER BY",
         ),
-        ("SELECT id FROM t WHERE mean_of(x) > 1", "an aggregate function cannot stand in WHERE"),
+        ("SELECT id FROM t WHERE mean_of(x) > 1", "aggregate functions are not allowed in WHERE"),
     ],
 )
 def test_a_call_that_cannot_be_right_is_refused(folder: Path, sql: str, reason: str) -> None:
@@ -356,11 +356,14 @@ def test_a_call_that_cannot_be_right_is_refused(folder: Path, sql: str, reason: 
     ("change", "reason"),
     [
         ({"python": "own:MODULE"}, "own has no MODULE"),
-        ({"python": "own:pc"}, "own:pc is no function"),
+        ({"python": "own:pc"}, "own:pc is not a function"),
         ({"views": {"seen": {"map": ["ARRAY<INT>", "INT"]}}}, "ARRAY<INT> cannot be a key"),
         ({"views": {"seen": {"map": ["INT", "INT"], "set": "INT"}}}, "expected one of map: [key, value], set: type"),
-        ({"views": {"n": {"set": "INT"}}, "accumulator": {"n": "INT"}}, "'n' is a field of the accumulator and a view"),
-        ({"kind": "scalar", "returns": "INT"}, "belong to a function of `kind: aggregate`"),
+        (
+            {"views": {"n": {"set": "INT"}}, "accumulator": {"n": "INT"}},
+            "'n' is both a field of the accumulator and a view",
+        ),
+        ({"kind": "scalar", "returns": "INT"}, "are only for a function with `kind: aggregate`"),
     ],
 )
 def test_a_class_that_is_not_as_it_should_be_is_told(folder: Path, change: dict[str, Any], reason: str) -> None:
@@ -377,5 +380,5 @@ def test_a_state_that_is_not_what_the_job_says_stops_it(folder: Path) -> None:
     """The fields of a state have the types that `accumulator` gives them."""
     changes = [{"table": "u", "op": "+I", "row": {"g": "a", "x": 1}}]
 
-    with pytest.raises(FunctionError, match="odd: n in its state is no BIGINT"):
+    with pytest.raises(FunctionError, match="odd: n in its state is not BIGINT"):
         folded(folder, "SELECT odd(x) AS m FROM u", TABLES, changes, code="code", functions=FUNCTIONS)

@@ -87,5 +87,5 @@ def test_values_of_the_type_are_taken(type_: str, given: Any) -> None:
 @pytest.mark.parametrize(("type_", "given"), _REFUSED)
 def test_a_value_that_the_type_does_not_have_exactly_is_a_misfit(type_: str, given: Any) -> None:
     """Nothing is cut off, rounded to other digits or left out."""
-    with pytest.raises(MisfitError, match="which is no array of"):
+    with pytest.raises(MisfitError, match="which is not an array of"):
         checked(given, Type.of(type_), len(given))

@@ -50,7 +50,7 @@ def test_an_executor_is_what_spark_asks_for(tmp_path: Path) -> None:
 
 def test_nobody_else_is_an_executor() -> None:
     """Who calls the command by hand learns what it is for."""
-    with pytest.raises(SparkStartError, match="there is no SPARK_DRIVER_URL: Spark starts executors by itself"):
+    with pytest.raises(SparkStartError, match="SPARK_DRIVER_URL is not set: only Spark itself starts executors"):
         told({}, ".")
 
 

@@ -173,10 +173,22 @@ def test_what_a_function_made_is_taken_back_with_its_row(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        ("short(a)", "function short (own:short) gave 1 values for 2 rows"),
-        ("texts(a)", "function texts (own:texts) gave a StringArray which is no array of INT: it is string"),
-        ("wide(a)", "function wide (own:wide) gave a Int64Array which is no array of INT: Integer value 6000000000"),
-        ("one(a)", "function one (own:one) gave a int which is no array of INT"),
+        ("short(a)", "function short (own:short) returned an array of length 1 instead of 2"),
+        (
+            "texts(a)",
+            (
+                "function texts (own:texts) returned a value of type StringArray, which is not an array of INT: "
+                "it is string"
+            ),
+        ),
+        (
+            "wide(a)",
+            (
+                "function wide (own:wide) returned a value of type Int64Array, which is not an array of INT: "
+                "Integer value 6000000000"
+            ),
+        ),
+        ("one(a)", "function one (own:one) returned a value of type int, which is not an array of INT"),
     ],
 )
 def test_a_function_that_is_not_as_the_job_says_stops_it(folder: Path, call: str, reason: str) -> None:
@@ -213,7 +225,7 @@ def test_an_error_names_the_row_and_the_line_of_python(folder: Path, call: str, 
         )
 
     assert reason in str(wrong.value)
-    assert f"on the row that came with change {row} of t" in str(wrong.value)
+    assert f"on the row from change {row} of t" in str(wrong.value)
 
 
 def test_a_row_on_which_a_function_fails_can_be_left_out_or_null(folder: Path) -> None:
@@ -251,13 +263,16 @@ def test_a_row_on_which_a_table_function_fails_has_no_rows(
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("SELECT luck(a, 1) AS x FROM t", "luck is not deterministic, and these rows may be taken back"),
+        (
+            "SELECT luck(a, 1) AS x FROM t",
+            "luck is not deterministic, and could return another value when a row is retracted",
+        ),
         ("SELECT x.a FROM u x JOIN u y ON x.a = y.a AND luck(x.a, y.a) > 1", "a join computes it again"),
         ("SELECT x.a FROM u x JOIN u y ON x.a = y.a WHERE luck(x.a, 1) > 1", "a join computes it again"),
-        ("SELECT times(a) AS x FROM t", "times takes (DOUBLE, DOUBLE), and this is 1 of them"),
+        ("SELECT times(a) AS x FROM t", "times takes (DOUBLE, DOUBLE), but the number of arguments is 1"),
         ("SELECT times(s, 1) AS x FROM t", "times takes DOUBLE here, but this is STRING: write a CAST"),
-        ("SELECT upper(words(s)) AS x FROM t", "words is a table function, which gives rows"),
-        ("SELECT t.id FROM t, LATERAL times(a, d) AS x", "the table function TIMES is not known"),
+        ("SELECT upper(words(s)) AS x FROM t", "words is a table function, which returns rows"),
+        ("SELECT t.id FROM t, LATERAL times(a, d) AS x", "the table function TIMES is unknown"),
     ],
 )
 def test_a_call_that_cannot_be_right_is_refused(folder: Path, sql: str, reason: str) -> None:
@@ -273,7 +288,7 @@ def test_a_call_that_cannot_be_right_is_refused(folder: Path, sql: str, reason: 
     ("function", "reason"),
     [
         ({"python": "own:nothing", **NUMBER}, "functions.f: function f: own has no nothing"),
-        ({"python": "own:NUMBER", **NUMBER}, "functions.f: function f: own:NUMBER is no function"),
+        ({"python": "own:NUMBER", **NUMBER}, "functions.f: function f: own:NUMBER is not a function"),
         ({"python": "gone:f", **NUMBER}, "cannot be imported: ModuleNotFoundError: No module named 'gone'"),
         ({"python": "json:loads", **NUMBER}, "json is a module of Python or of a library"),
         (
@@ -283,10 +298,13 @@ def test_a_call_that_cannot_be_right_is_refused(folder: Path, sql: str, reason: 
         ({"python": "own", **NUMBER}, "functions.f.python: 'own': expected module:name"),
         ({"python": "own:one", **NUMBER, "arguments": ["NUMBER"]}, "functions.f.arguments: "),
         ({"python": "own:one", **NUMBER, "arguments": []}, "functions.f.arguments: "),
-        ({"python": "own:one", **NUMBER, "kind": "table"}, "a table function `returns` its columns"),
-        ({"python": "own:one", **NUMBER, "returns": {"x": "INT"}}, "is of `kind: table`"),
-        ({"python": "own:one", "arguments": ["INT"], "returns": "INT"}, "deterministic is missing: whether it gives"),
-        ({"python": "own:one", **NUMBER, "determined": True}, "there is no such setting; did you mean deterministic?"),
+        ({"python": "own:one", **NUMBER, "kind": "table"}, "a table function must have its columns in `returns`"),
+        ({"python": "own:one", **NUMBER, "returns": {"x": "INT"}}, "needs `kind: table`"),
+        (
+            {"python": "own:one", "arguments": ["INT"], "returns": "INT"},
+            "deterministic is missing: whether equal arguments",
+        ),
+        ({"python": "own:one", **NUMBER, "determined": True}, "unknown setting; did you mean deterministic?"),
     ],
 )
 def test_a_function_that_is_not_there_is_told_with_its_line(folder: Path, function: Any, reason: str) -> None:
@@ -302,7 +320,7 @@ def test_a_function_that_is_not_there_is_told_with_its_line(folder: Path, functi
 
 def test_a_function_cannot_be_called_like_one_of_sql(folder: Path) -> None:
     """A call of UPPER must not mean another thing in each job."""
-    with pytest.raises(JobError, match="UPPER is a function of SQL: give yours another name"):
+    with pytest.raises(JobError, match="UPPER is the name of an SQL function: give your function another name"):
         _rows(folder, "SELECT id FROM t", functions={"upper": {"python": "own:one", **NUMBER}})
 
 

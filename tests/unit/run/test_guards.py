@@ -108,22 +108,22 @@ def test_a_delete_by_a_key_that_no_predicate_let_through_is_nothing(tmp_path: Pa
 @pytest.mark.parametrize(
     ("expression", "advice"),
     [
-        ("10 / k", "TRY_DIVIDE makes it NULL"),
-        ("10.5 / CAST(k AS DECIMAL(10,2))", "TRY_DIVIDE makes it NULL"),
-        ("10.5 / CAST(k AS DECIMAL(38,20))", "TRY_DIVIDE makes it NULL"),
-        ("10 % k", "TRY_MOD makes it NULL"),
-        ("MOD(10, k)", "TRY_MOD makes it NULL"),
-        ("10.5 % CAST(k AS DECIMAL(10,2))", "TRY_MOD makes it NULL"),
-        ("MOD(CAST(1 AS DECIMAL(38,1)), CAST(k AS DECIMAL(38,20)))", "TRY_MOD makes it NULL"),
-        ("10 DIV k", r"a DIV NULLIF\(b, 0\) makes it NULL"),
-        ("10.5 DIV CAST(k AS DECIMAL(10,2))", r"a DIV NULLIF\(b, 0\) makes it NULL"),
+        ("10 / k", "TRY_DIVIDE returns NULL instead"),
+        ("10.5 / CAST(k AS DECIMAL(10,2))", "TRY_DIVIDE returns NULL instead"),
+        ("10.5 / CAST(k AS DECIMAL(38,20))", "TRY_DIVIDE returns NULL instead"),
+        ("10 % k", "TRY_MOD returns NULL instead"),
+        ("MOD(10, k)", "TRY_MOD returns NULL instead"),
+        ("10.5 % CAST(k AS DECIMAL(10,2))", "TRY_MOD returns NULL instead"),
+        ("MOD(CAST(1 AS DECIMAL(38,1)), CAST(k AS DECIMAL(38,20)))", "TRY_MOD returns NULL instead"),
+        ("10 DIV k", r"a DIV NULLIF\(b, 0\) returns NULL instead"),
+        ("10.5 DIV CAST(k AS DECIMAL(10,2))", r"a DIV NULLIF\(b, 0\) returns NULL instead"),
     ],
 )
 def test_a_division_by_zero_says_what_to_write(expression: str, advice: str, tmp_path: Path) -> None:
     """The message has the expression, the reason and the way out, and no words of the engine."""
     changes = [{"table": "b", "op": "+I", "row": {"id": 1, "k": 0, "s": "x"}}]
 
-    with pytest.raises(ExpressionError, match=f": division by zero: {advice}, on the row that came with change "):
+    with pytest.raises(ExpressionError, match=f": division by zero: {advice}, on the row from change "):
         folded(tmp_path, f"SELECT {expression} AS q FROM b", TABLES, changes)
 
 

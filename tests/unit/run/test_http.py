@@ -80,7 +80,7 @@ def test_who_knows_the_login_sees_all(server: StatusServer, authority: trustme.C
     assert "<html" in ask(server, authority, "/explain", LOGIN)[1]
     assert '"job": "job"' in ask(server, authority, "/status.json", LOGIN)[1]
     assert ask(server, authority, "/healthz", LOGIN) == (200, "a secret of the shop's\n")
-    assert ask(server, authority, "/readyz", LOGIN) == (503, "not yet\n")
+    assert ask(server, authority, "/readyz", LOGIN) == (503, "not ready yet\n")
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/nothing"])

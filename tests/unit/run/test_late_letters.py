@@ -58,8 +58,8 @@ def test_a_letter_says_what_was_missed(tmp_path: Path, sql: str, more: str, over
     (letter,) = late(tmp_path, sql, more)
     assert letter.error == "LateRow"
     assert letter.message == (
-        f"+I of a row that is late: all that it could change was over at 2026-01-01T{over}Z, and the "
-        "watermark of sales had come to 2026-01-01T12:01:05Z"
+        f"+I of a late row: all results that it could change were final at 2026-01-01T{over}Z, and the "
+        "watermark of sales was at 2026-01-01T12:01:05Z"
     )
     assert json.loads(letter.value or b"")["shop"] == "a"
 

@@ -107,14 +107,14 @@ def test_a_query_is_ready_once_it_writes_where_it_belongs() -> None:
     monitor.fills("main", filling=True)
     monitor.progress("main", PROGRESS)
     assert not monitor.ready()
-    assert monitor.reason() == "query main fills its state before it writes"
+    assert monitor.reason() == "query main is filling its state before it writes"
     (shown,) = monitor.status().queries
     assert shown.state == "filling"
     monitor.fills("main", filling=False)
     assert monitor.ready()
     monitor.all_wait("Spark was lost")
     assert not monitor.ready()
-    assert monitor.reason() == "query main waits: Spark was lost"
+    assert monitor.reason() == "query main is waiting: Spark was lost"
 
 
 def test_lag_is_told_of_every_partition_and_for_people() -> None:
@@ -206,7 +206,7 @@ def test_a_failed_query_says_why_and_what_to_do() -> None:
     assert "no broker answers" in monitor.reason()
     newest, before = status.incidents
     assert newest.what == "no broker answers"
-    assert newest.remedy.startswith("Check that Kafka runs, the address, and the network between. Its batch was not")
+    assert newest.remedy.startswith("Check that Kafka is running, its address, and the network. Its batch was not")
     assert (before.what, before.times) == ("Kafka does not answer", 2)
 
 

@@ -124,7 +124,7 @@ def test_a_broken_promise_is_fatal_where_the_job_says_so(tmp_path: Path) -> None
         if policy == "warn":
             assert len(list(lines)) == 1
             (warning,) = warnings
-            assert "table seen: the promise primary_key is broken" in warning
+            assert "table seen: the constraint primary_key is violated" in warning
         else:
-            with pytest.raises(BrokenPromiseError, match="`promises: warn` it goes on"):
+            with pytest.raises(BrokenPromiseError, match="`promises: warn` it continues"):
                 list(lines)

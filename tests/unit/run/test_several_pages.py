@@ -42,7 +42,7 @@ def test_the_overview_has_every_job_in_a_few_numbers(service: Several) -> None:
 
 def test_why_a_job_was_started_again_is_told_until_a_batch_succeeds(service: Several) -> None:
     """On the page, as JSON and by both probes."""
-    first, again = member(service, "first"), "starting again, for the 6th time; it last ended because: While connecting"
+    first, again = member(service, "first"), "restarting for the 6th time; it last ended because: While connecting"
     jobs.failing(first, 6)
     assert overview(service).jobs[1].state == "failed"
     assert overview(service).jobs[1].remedy.endswith("s, for the 6th time.")
@@ -82,7 +82,7 @@ def test_a_job_that_starts_says_so(service: Several) -> None:
     """Until its process answers."""
     member(service, "first").port = free_port()
     assert "as soon as its process answers" in ask(service, "/jobs/first/").body.decode()
-    assert ask(service, "/jobs/first/readyz").body.decode() == "it does not answer, maybe not yet\n"
+    assert ask(service, "/jobs/first/readyz").body.decode() == "it does not answer; it may still be starting\n"
 
 
 def test_the_page_of_a_job_leads_to_all_of_them(service: Several) -> None:
@@ -95,7 +95,7 @@ def test_a_mistyped_name_is_told_those_there_are(service: Several) -> None:
     """With those of refused files."""
     answer = ask(service, "/jobs/wroks/")
     assert answer.code == 404
-    assert answer.body.decode() == "there is no job wroks; there are works, first, broken\n"
+    assert answer.body.decode() == "there is no job wroks; the jobs are works, first, broken\n"
 
 
 def ask(service: Several, path: str) -> Response:

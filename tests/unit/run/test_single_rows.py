@@ -54,7 +54,7 @@ def test_a_second_row_fails_the_batch(tmp_path: Path) -> None:
         with pytest.raises(ExpressionError) as raised:
             paid(tmp_path, [order(1, 2), rate("+I", "eur", 10), rate("+I", "eur", second)])
         text = str(raised.value)
-        assert "(SELECT rate FROM rates WHERE name = 'eur') returned 2 rows, and only one is allowed" in text
+        assert "(SELECT rate FROM rates WHERE name = 'eur') returned 2 rows, but only one is allowed" in text
         assert text.endswith("add a condition, or an aggregate such as MAX.")
 
 
@@ -66,7 +66,7 @@ def test_rows_are_counted_after_a_batch(tmp_path: Path) -> None:
 
 def test_a_correlated_subquery_is_refused(tmp_path: Path) -> None:
     """Rows are counted for a query as a whole, and not for each row of the outer query."""
-    with pytest.raises(PlanError, match="this subquery may give more than one row"):
+    with pytest.raises(PlanError, match="this subquery may return more than one row"):
         folded(tmp_path, "SELECT (SELECT rate FROM rates WHERE rate = o.v) AS x FROM orders o", TABLES, [])
 
 

@@ -39,18 +39,18 @@ def test_rows_that_exist_are_taken(row: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "text"),
     [
-        ("jh.yaml:0:30", "there is no step 'jh.yaml' in the job; there is orders, payments, result.join_1"),
+        ("jh.yaml:0:30", "there is no step 'jh.yaml' in the job; available: orders, payments, result.join_1"),
         ("order:0:30", "there is no step 'order' in the job; did you mean orders?"),
-        ("orders:7:12", "there is no partition 7: topic orders-1 has the partitions 0 to 1"),
+        ("orders:7:12", "there is no partition 7: topic orders-1 has partitions 0 to 1"),
         ("payments:1:0", "there is no partition 1: topic paid-1 has only partition 0"),
-        ("orders:0:30", "there is no record at offset 30: partition 0 of topic orders-1 has the offsets 10 to 29"),
-        ("orders:0:9", "there is no record at offset 9: partition 0 of topic orders-1 has the offsets 10 to 29"),
+        ("orders:0:30", "there is no record at offset 30: partition 0 of topic orders-1 has offsets 10 to 29"),
+        ("orders:0:9", "there is no record at offset 9: partition 0 of topic orders-1 has offsets 10 to 29"),
         ("orders:1:0", "there is no record at offset 0: partition 1 of topic orders-1 is empty"),
         (
             "result.join_1:0:30",
-            "there is no record at offset 30: partition 0 of topic orders-1 has the offsets 10 to 29",
+            "there is no record at offset 30: partition 0 of topic orders-1 has offsets 10 to 29",
         ),
-        ("orders:0", "'orders:0' is no row: expected STEP:PARTITION:OFFSET, such as orders:3:120"),
+        ("orders:0", "'orders:0' does not identify a row: expected STEP:PARTITION:OFFSET, such as orders:3:120"),
     ],
 )
 def test_rows_that_do_not_exist_are_refused(row: str, text: str, tmp_path: Path) -> None:

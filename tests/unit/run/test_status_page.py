@@ -16,9 +16,9 @@ from tests.page import scene
 @pytest.mark.parametrize(
     ("lag", "says"),
     [
-        (Lag(0, 0.0, 9), "0 up to date"),
-        (Lag(1_403, 0.4, 9), "1,403 first of them less than a second old"),
-        (Lag(1_403, 75.0, 9), "1,403 first of them 1 min 15 s old"),
+        (Lag(0, 0.0, 9), "0 rows up to date"),
+        (Lag(1_403, 0.4, 9), "1,403 rows oldest less than a second old"),
+        (Lag(1_403, 75.0, 9), "1,403 rows oldest 1 min 15 s old"),
     ],
 )
 def test_rows_that_wait_are_never_up_to_date(lag: Lag, says: str) -> None:

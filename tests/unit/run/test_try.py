@@ -191,9 +191,9 @@ def test_an_upsert_result_has_no_old_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("{", "this is not JSON, column 2: Expecting property name enclosed in double quotes"),
+        ("{", "the line is not JSON, column 2: Expecting property name enclosed in double quotes"),
         ("[]", 'expected {"table": "…", "op": "+I", "row": {…}}'),
-        ('{"table": "orders", "op": "+I", "row": {}, "ts": 1}', "'ts' is not known here: expected"),
+        ('{"table": "orders", "op": "+I", "row": {}, "ts": 1}', "unknown key 'ts': expected"),
         ('{"table": "order", "op": "+I", "row": {}}', "there is no table 'order'; did you mean orders?"),
         (
             '{"table": "orders", "op": "+X", "row": {}}',
@@ -207,7 +207,7 @@ def test_an_upsert_result_has_no_old_rows(tmp_path: Path) -> None:
         ('{"table": "orders", "op": "+I", "row": {}}', "order_id is BIGINT NOT NULL, but it is missing or null"),
         (
             '{"table": "orders", "op": "+I", "row": {"order_id": 1, "x": 1}}',
-            "there is no column 'x'; columns are order_id, amount, placed",
+            "there is no column 'x'; the columns are order_id, amount, placed",
         ),
         ('{"table": "orders", "op": "+I", "row": {"order_id": "1"}}', 'order_id: "1" is not BIGINT'),
         (
@@ -220,7 +220,7 @@ def test_an_upsert_result_has_no_old_rows(tmp_path: Path) -> None:
         ),
         (
             '{"table": "orders", "op": "+I", "row": {"order_id": 9223372036854775808}}',
-            "order_id: 9223372036854775808 is too large for BIGINT",
+            "order_id: 9223372036854775808 is out of range for BIGINT",
         ),
     ],
 )
@@ -253,7 +253,7 @@ def test_a_refused_job_ends_with_2(tmp_path: Path) -> None:
     done = tried(tmp_path, CHANGES, job=JOB.replace("sinks:", "sink:"))
 
     assert done.code == 2
-    assert "job.yaml:18: sink: there is no such setting; did you mean sinks?" in done.errors
+    assert "job.yaml:18: sink: unknown setting; did you mean sinks?" in done.errors
 
 
 def test_of_several_sinks_one_has_to_be_chosen(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_of_several_sinks_one_has_to_be_chosen(tmp_path: Path) -> None:
 
     assert (done.code, other.code) == (2, 2)
     assert done.errors == "rowkind: job.yaml has several sinks: choose one with --sink (paid, dates, names)\n"
-    assert other.errors == "rowkind: job.yaml:18: sinks: there is no sink 'pade'; sinks are paid, dates, names\n"
+    assert other.errors == "rowkind: job.yaml:18: sinks: there is no sink 'pade'; the sinks are paid, dates, names\n"
 
 
 def test_a_retraction_that_finds_nothing_is_told_on_standard_error(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_retraction_that_finds_nothing_is_told_on_standard_error(tmp_path: Pat
 
     assert ignored.code == 0
     assert len(ignored.lines) == 1
-    assert "1 retraction(s) found no row to take back" in ignored.errors
+    assert "1 retraction(s) found no row to retract" in ignored.errors
     assert failed.code == 1
     assert "unmatched: fail" in failed.errors
 

@@ -39,7 +39,7 @@ def test_a_wait_is_told_after_five_seconds_and_every_thirty(
     assert [record.message for record in caplog.records] == [
         "waiting for the registry at x, for 4 s: HTTP 429",
         "waiting for the registry at x, for 34 s: HTTP 429",
-        "not waiting for the registry at x any more, after 40 s",
+        "no longer waiting for the registry at x, after 40 s",
     ]
     assert words == ["before"]
     caplog.clear()

@@ -1,4 +1,7 @@
-"""Functions that make arrays, by Spark's rules for NULL inside of them: equal to itself, and least where sorted."""
+"""Functions that create arrays.
+
+Inside an array they treat NULL as Spark does: it equals itself, and sorts as the least value.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from rowkind.service.plan.scalar.types import BOOLEAN, DATE, array_of, common, f
 
 
 def listed(values: Sequence[Typed]) -> Typed:
-    """ARRAY of the values in their common type."""
+    """Return an ARRAY of the values in their common type."""
     made, type_ = unite(values)
     if family(type_) == "null":
-        raise Refusal("an ARRAY of NULLs alone has no type: write CAST(NULL AS …)")
+        raise Refusal("an ARRAY with only NULLs has no type: write CAST(NULL AS …)")
     return Typed(f"[{', '.join(value.sql for value in made)}]", array_of(type_))
 
 
 def _array(arguments: Sequence[Typed]) -> Type:
-    """The type of the array."""
+    """The array's type."""
     return arguments[0].type.required
 
 
@@ -32,15 +35,15 @@ def _inner(arguments: Sequence[Typed]) -> Type:
 
 
 def with_element(array: Typed, value: Typed) -> tuple[str, str, Type]:
-    """An array and a value in an array type that holds both. Raises Refusal."""
+    """Return an array and a value in an array type that holds both. Raises Refusal."""
     type_ = common(array.type, array_of(value.type))
     if type_ is None:
-        raise Refusal(f"the elements are {array.type.element.sql}, the value is {value.type.sql}: write a CAST")
+        raise Refusal(f"the elements are {array.type.element.sql}, but the value is {value.type.sql}: write a CAST")
     return converted(array, type_).sql, converted(value, type_.element).sql, type_
 
 
 def _both(arguments: Sequence[Typed]) -> tuple[list[str], Type]:
-    """Arrays in their common type. Raises Refusal."""
+    """Return arrays in their common type. Raises Refusal."""
     made, type_ = unite(arguments)
     return [value.sql for value in made], type_
 
@@ -93,14 +96,14 @@ def _removed(arguments: Sequence[Typed]) -> Typed:
 def _repeated(arguments: Sequence[Typed]) -> Typed:
     value, count = arguments
     if family(value.type) == "null":
-        raise Refusal("an ARRAY of NULLs alone has no type: write CAST(NULL AS …)")
+        raise Refusal("an ARRAY with only NULLs has no type: write CAST(NULL AS …)")
     (each,) = variables(value.sql, count.sql)
     sql = f"list_transform(range({count.sql}), lambda {each}: {value.sql})"
     return Typed(_null_where([count.sql], sql), types.with_null(array_of(value.type), count.type.nullable))
 
 
 def with_one_zero(value: Typed) -> str:
-    """DuckDB SQL of a value in which -0.0 is 0.0, as Spark has it where equal elements become one."""
+    """Return DuckDB SQL of a value with -0.0 replaced by 0.0, as in Spark where equal elements become one."""
 
     def plain(sql: str, type_: Type, _: Type) -> str:
         if types.is_nested(type_):
@@ -112,7 +115,7 @@ def with_one_zero(value: Typed) -> str:
 
 
 def once(array: str) -> str:
-    """DuckDB SQL of an array with the first of equal elements."""
+    """Return DuckDB SQL of an array that keeps only the first of equal elements."""
     each, place = variables(array, count=2)
     return f"list_filter({array}, lambda {each}, {place}: list_position({array}, {each}) = {place})"
 
@@ -157,7 +160,7 @@ def _slice(arguments: Sequence[Typed]) -> str:
     first = f"(CASE WHEN {start} < 0 THEN len({array}) + {start} + 1 ELSE {start} END)"
     name = types.duckdb(arguments[0].type)
     zero = failure("'SLICE counts from 1, or from -1 at the end'", name)
-    short = failure("'SLICE takes no negative length'", name)
+    short = failure("'SLICE cannot have a negative length'", name)
     return _null_where(
         [array, start, length],
         f"CASE WHEN {start} = 0 THEN {zero} WHEN {length} < 0 THEN {short} "
@@ -167,16 +170,19 @@ def _slice(arguments: Sequence[Typed]) -> str:
 
 
 def _sorted(arguments: Sequence[Typed], *, nulls: bool = True) -> str:
-    """Sorted, with NULLs at the beginning where ascending, or always at the end."""
+    """Return the sorted array. NULLs come last; in ascending order they come first if `nulls`."""
     array, *direction = arguments
     if family(array.type.element) is None:
-        raise Refusal(f"{array.type.element.sql} has no order: make an array of what it is to be sorted by")
+        raise Refusal(f"{array.type.element.sql} has no order: make an array of the values to sort by")
     up, down = (_in_order(array, word, first=nulls and word == "ASC") for word in ("ASC", "DESC"))
     return f"(CASE WHEN {direction[0].sql} THEN {up} WHEN NOT {direction[0].sql} THEN {down} END)" if direction else up
 
 
 def _in_order(array: Typed, word: str, *, first: bool) -> str:
-    """Sorted by DuckDB, which puts -0.0 before 0.0: to Spark they are equal, and stay as they stand."""
+    """Return the array sorted by DuckDB.
+
+    DuckDB puts -0.0 before 0.0. In Spark they are equal and keep their order.
+    """
     if family(array.type.element) != "float":
         return f"list_sort({array.sql}, '{word}', 'NULLS {'FIRST' if first else 'LAST'}')"
     each, place = variables(array.sql, count=2)
@@ -191,7 +197,7 @@ def _in_order(array: Typed, word: str, *, first: bool) -> str:
 
 
 def _extreme(word: str) -> Callable[[Sequence[Typed]], str]:
-    """The first of the least or greatest elements."""
+    """Return a writer for the least or the greatest element, the first one if several are equal."""
 
     def write(arguments: Sequence[Typed]) -> str:
         (array,) = arguments
@@ -219,7 +225,7 @@ def _range(arguments: Sequence[Typed]) -> Typed:
     first, last, *step = (value.sql for value in made)
     by = step[0] if step else f"(CASE WHEN {first} > {last} THEN -1 ELSE 1 END)"
     name = types.duckdb(array_of(type_))
-    bad = failure(f"'SEQUENCE does not get from ' || {first} || ' to ' || {last} || ' by ' || {by}", name)
+    bad = failure(f"'SEQUENCE cannot go from ' || {first} || ' to ' || {last} || ' in steps of ' || {by}", name)
     numbers = f"CAST(generate_series(CAST({first} AS BIGINT), CAST({last} AS BIGINT), CAST({by} AS BIGINT)) AS {name})"
     sql = (
         f"CASE WHEN {first} = {last} THEN [{first}] "
@@ -235,7 +241,7 @@ def _zipped(arguments: Sequence[Typed]) -> Typed:
     if any(array.type.kind != "array" for array in arrays):
         raise Refusal("ARRAYS_ZIP takes arrays")
     if len({name.lower() for name in names}) < len(names) or any(name.startswith("col") for name in names):
-        raise Refusal("the fields are called as the columns that are zipped: write ZIP_WITH or give them names before")
+        raise Refusal("the fields are named after the zipped columns: use ZIP_WITH, or name the columns first")
     (pair,) = variables(*(array.sql for array in arrays))
     fields = ", ".join(f"'{name}': {pair}[{place}]" for place, name in enumerate(names, 1))
     sql = f"list_transform(list_zip({', '.join(array.sql for array in arrays)}), lambda {pair}: {{{fields}}})"
@@ -253,47 +259,62 @@ def _days(arguments: Sequence[Typed]) -> str:
 
 
 FUNCTIONS = (
-    ScalarFunction("ARRAY", "value...", "ARRAY of their common type", listed, keeps_null=False),
+    ScalarFunction("ARRAY", "value...", "ARRAY of the arguments' common type", listed, keeps_null=False),
     ScalarFunction(
-        "ARRAY_APPEND", "array, value", "the array, wide enough for the value", _added("list_append({0}, {1})")
+        "ARRAY_APPEND", "array, value", "the array's type, widened to fit the value", _added("list_append({0}, {1})")
     ),
     ScalarFunction(
-        "ARRAY_PREPEND", "array, value", "the array, wide enough for the value", _added("list_prepend({1}, {0})")
+        "ARRAY_PREPEND", "array, value", "the array's type, widened to fit the value", _added("list_prepend({1}, {0})")
     ),
     ScalarFunction(
         "ARRAY_INSERT",
         "array, int, value",
-        "the array, wide enough for the value",
+        "the array's type, widened to fit the value",
         _inserted,
         "Counts from 1, or from -1 at the end.",
     ),
-    ScalarFunction("ARRAY_REMOVE", "array, value", "the type of the array", _removed),
+    ScalarFunction("ARRAY_REMOVE", "array, value", "the array's type", _removed),
     ScalarFunction("ARRAY_COMPACT", "array", _array, "list_filter({0}, lambda each_0: each_0 IS NOT NULL)"),
     ScalarFunction(
-        "ARRAY_DISTINCT", "array", _array, lambda given: once(with_one_zero(given[0])), "Keeps the first of equal ones."
+        "ARRAY_DISTINCT",
+        "array",
+        _array,
+        lambda given: once(with_one_zero(given[0])),
+        "Keeps the first of equal elements.",
     ),
     ScalarFunction(
-        "ARRAY_UNION", "array, array", "their common type", _sets(lambda left, right: once(f"({left} || {right})"))
+        "ARRAY_UNION",
+        "array, array",
+        "the arrays' common type",
+        _sets(lambda left, right: once(f"({left} || {right})")),
     ),
-    ScalarFunction("ARRAY_INTERSECT", "array, array", "their common type", _sets(_having("NOT NULL"))),
-    ScalarFunction("ARRAY_EXCEPT", "array, array", "their common type", _sets(_having("NULL"))),
+    ScalarFunction("ARRAY_INTERSECT", "array, array", "the arrays' common type", _sets(_having("NOT NULL"))),
+    ScalarFunction("ARRAY_EXCEPT", "array, array", "the arrays' common type", _sets(_having("NULL"))),
     ScalarFunction("ARRAYS_OVERLAP", "array, array", maybe(BOOLEAN), _overlapping),
     ScalarFunction("ARRAY_REPEAT", "value, int", "ARRAY of the value", _repeated),
     ScalarFunction("FLATTEN", "array of arrays", _inner, _flat),
     ScalarFunction(
-        "ARRAYS_ZIP", "value...", "ARRAY of STRUCT", _zipped, "Arrays that are columns, whose names the fields have."
+        "ARRAYS_ZIP",
+        "value...",
+        "ARRAY of STRUCT",
+        _zipped,
+        "The arguments must be columns; their names become the field names.",
     ),
     ScalarFunction("SLICE", "array, int, int", _array, _slice, "Counts from 1, or from -1 at the end."),
     ScalarFunction("ARRAY_MIN", "array", _inner, _extreme("min")),
     ScalarFunction("ARRAY_MAX", "array", _inner, _extreme("max")),
     ScalarFunction("SORT_ARRAY", "array", _array, _sorted, "NULLs come first."),
-    ScalarFunction("SORT_ARRAY", "array, boolean", _array, _sorted, "NULLs come last where the order is descending."),
+    ScalarFunction("SORT_ARRAY", "array, boolean", _array, _sorted, "NULLs come last in descending order."),
     ScalarFunction(
-        "ARRAY_SORT", "array", _array, lambda given: _sorted(given, nulls=False), "NULLs come last; no comparator."
+        "ARRAY_SORT",
+        "array",
+        _array,
+        lambda given: _sorted(given, nulls=False),
+        "NULLs come last; a comparator is not supported.",
     ),
     ScalarFunction("REVERSE", "array", _array, _reversed),
-    ScalarFunction("CONCAT", "array...", "their common type", _concatenated, keeps_null=False),
-    ScalarFunction("SEQUENCE", "integer, integer", "ARRAY of their common type", _range),
-    ScalarFunction("SEQUENCE", "integer, integer, integer", "ARRAY of their common type", _range),
-    ScalarFunction("SEQUENCE", "day, day", array_of(DATE), _days, "Each day; no INTERVAL as a step."),
+    ScalarFunction("CONCAT", "array...", "the arguments' common type", _concatenated, keeps_null=False),
+    ScalarFunction("SEQUENCE", "integer, integer", "ARRAY of the arguments' common type", _range),
+    ScalarFunction("SEQUENCE", "integer, integer, integer", "ARRAY of the arguments' common type", _range),
+    ScalarFunction("SEQUENCE", "day, day", array_of(DATE), _days, "Each day; an INTERVAL step is not supported."),
 )

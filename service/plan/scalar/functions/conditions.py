@@ -77,12 +77,12 @@ FUNCTIONS = (
     ScalarFunction("NVL2", "any, any, any", _second_choice, _if_there, keeps_null=False),
     ScalarFunction("ISNULL", "any", BOOLEAN, "({0} IS NULL)", keeps_null=False),
     ScalarFunction("ISNOTNULL", "any", BOOLEAN, "({0} IS NOT NULL)", keeps_null=False),
-    ScalarFunction("EQUAL_NULL", "any, any", BOOLEAN, _equal, "As <=>.", keeps_null=False),
+    ScalarFunction("EQUAL_NULL", "any, any", BOOLEAN, _equal, "Same as <=>.", keeps_null=False),
     ScalarFunction(
-        "GREATEST", "any, any...", _all_null, _of_all("greatest"), "Leaves out NULLs, unlike Flink.", keeps_null=False
+        "GREATEST", "any, any...", _all_null, _of_all("greatest"), "Ignores NULLs, unlike Flink.", keeps_null=False
     ),
     ScalarFunction(
-        "LEAST", "any, any...", _all_null, _of_all("least"), "Leaves out NULLs, unlike Flink.", keeps_null=False
+        "LEAST", "any, any...", _all_null, _of_all("least"), "Ignores NULLs, unlike Flink.", keeps_null=False
     ),
     ScalarFunction("NULLIFZERO", "number", _first, "(CASE WHEN {0} = 0 THEN NULL ELSE {0} END)"),
     ScalarFunction(

@@ -30,7 +30,10 @@ def _sha2(arguments: Sequence[Typed]) -> str:
 
 
 def _hashed(algorithm: str, result: Type) -> Callable[[Sequence[Typed]], str]:
-    """The hash of the first value with the seed 42, hashed on with each other one; a NULL changes nothing."""
+    """Return a writer that hashes the values one after the other, starting with seed 42.
+
+    A NULL leaves the hash unchanged.
+    """
 
     def write(arguments: Sequence[Typed]) -> str:
         made = f"CAST(42 AS {duckdb(result)})"
@@ -43,7 +46,7 @@ def _hashed(algorithm: str, result: Type) -> Callable[[Sequence[Typed]], str]:
 
 
 def _hashable(value: Typed) -> tuple[str, str]:
-    """The kernel of a value, and the value as it takes it."""
+    """Return the kernel for a value, and the value in the form that the kernel takes."""
     micros = f"epoch_us(CAST({value.sql} AS TIMESTAMP))"
     match family(value.type):
         case "null":
@@ -62,7 +65,7 @@ def _hashable(value: Typed) -> tuple[str, str]:
             return "bytes", value.sql
         case "integer" | "float":
             return {"INT": "int", "BIGINT": "bigint", "FLOAT": "float", "DOUBLE": "double"}[value.type.sql], value.sql
-    raise Refusal(f"a {value.type.sql} is not hashed: write CAST(… AS STRING)")
+    raise Refusal(f"values of type {value.type.sql} cannot be hashed: write CAST(… AS STRING)")
 
 
 _LONG_DIGITS = 18
@@ -74,7 +77,7 @@ def _to_binary(*, tried: bool) -> Callable[[Sequence[Typed]], str]:
         kernels = {"hex": "spark_unhex_or_fail({0})", "utf-8": "encode({0})", "utf8": "encode({0})"}
         template = kernels.get(str(format_.literal).lower())
         if template is None:
-            raise Refusal("the format is 'hex' or 'utf-8': of Base64 write UNBASE64")
+            raise Refusal("the format must be 'hex' or 'utf-8': for Base64, write UNBASE64")
         found = template.format(text.sql)
         return f"TRY({found})" if tried else found
 
@@ -82,7 +85,7 @@ def _to_binary(*, tried: bool) -> Callable[[Sequence[Typed]], str]:
 
 
 def _both(names: str, gives: Type, template: str, note: str = "") -> tuple[ScalarFunction, ...]:
-    """The same for text and for bytes."""
+    """Return the same function for text and for bytes."""
     write = _of_bytes(template)
     return tuple(ScalarFunction(names, kind, gives, write, note) for kind in ("text", "binary"))
 
@@ -100,7 +103,7 @@ FUNCTIONS = (
     *_both("BASE64", STRING, "to_base64({0})"),
     *_both("TO_BASE32", STRING, "spark_base32({0})"),
     ScalarFunction("FROM_BASE32", "text", BINARY, "spark_unbase32({0})"),
-    ScalarFunction("HASH", "any...", INT, _hashed("murmur", INT), "Spark's Murmur3.", keeps_null=False),
+    ScalarFunction("HASH", "any...", INT, _hashed("murmur", INT), "Murmur3, as in Spark.", keeps_null=False),
     ScalarFunction("XXHASH64", "any...", BIGINT, _hashed("xx", BIGINT), keeps_null=False),
     *(
         ScalarFunction(names, "text, 'text'", maybe(BINARY) if tried else BINARY, _to_binary(tried=tried))
@@ -108,7 +111,7 @@ FUNCTIONS = (
     ),
     ScalarFunction("TO_BINARY", "text", BINARY, "spark_unhex_or_fail({0})", "Hexadecimal."),
     ScalarFunction("TRY_TO_BINARY", "text", maybe(BINARY), "TRY(spark_unhex_or_fail({0}))", "Hexadecimal."),
-    ScalarFunction("UNBASE64", "text", BINARY, "spark_unbase64({0})", "Leaves out what is no Base64."),
+    ScalarFunction("UNBASE64", "text", BINARY, "spark_unbase64({0})", "Ignores characters that are not Base64."),
     *_both("HEX", STRING, "hex({0})"),
     ScalarFunction("HEX", "bigint", STRING, "upper(to_hex({0}))"),
     ScalarFunction("UNHEX", "text", maybe(BINARY), "spark_unhex({0})"),

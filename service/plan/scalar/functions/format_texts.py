@@ -1,6 +1,6 @@
-"""Formats of FORMAT_STRING: the forms of Java's `Formatter` that mean the same for every value.
+"""Formats of FORMAT_STRING: the forms of Java's `Formatter` that have the same meaning for every value.
 
-A format is taken apart when the query is planned; each `%` becomes DuckDB SQL of its own.
+A format is parsed when the query is planned, and each `%` becomes a piece of DuckDB SQL.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FORM = re.compile(r"%(?:(\d+)\$)?([-0,+]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])|([^%]+)
 
 
 def write(arguments: Sequence[Typed]) -> str:
-    """The text. Raises Refusal."""
+    """Return SQL for the formatted text. Raises Refusal."""
     format_, *values = arguments
     pieces = []
     at, taken = 0, 0
@@ -26,24 +26,24 @@ def write(arguments: Sequence[Typed]) -> str:
     while at < len(text):
         found = _FORM.match(text, at)
         if found is None:
-            raise Refusal(f"{text[at:]!r} in the format {text!r} is not supported: there is {NOTE}")
+            raise Refusal(f"{text[at:]!r} in the format {text!r} is not supported; supported: {NOTE}")
         at = found.end()
         number, flags, width, digits, letter, plain = found.groups()
         if plain or letter in "%n":
             if not plain and (flags or width or digits):
-                raise Refusal(f"{found[0]} in the format {text!r} is not supported: there is {NOTE}")
+                raise Refusal(f"{found[0]} in the format {text!r} is not supported; supported: {NOTE}")
             pieces.append(text_literal(plain or {"%": "%", "n": "\n"}[letter]))
             continue
         taken += not number
         place = int(number) if number else taken
         if not 1 <= place <= len(values):
-            raise Refusal(f"the format {text!r} takes more than the {len(values)} values behind it")
+            raise Refusal(f"the format {text!r} refers to more values than the number after it, {len(values)}")
         pieces.append(_padded(_one(values[place - 1], letter, flags, digits, found[0]), flags, width, letter))
     return f"({' || '.join(pieces)})" if pieces else "''"
 
 
 def _one(value: Typed, letter: str, flags: str, digits: str | None, form: str) -> str:
-    """A value as text, `null` where it is NULL."""
+    """Return a value as text, `null` if it is NULL."""
     kind = family(value.type)
     if letter == "s" and not set(flags) & set("0,+") and digits is None and kind in _AS_TEXT:
         text = cast(value.sql, value.type, STRING)
@@ -59,11 +59,11 @@ def _one(value: Typed, letter: str, flags: str, digits: str | None, form: str) -
     elif letter == "f" and kind == "float" and "0" not in flags:
         text = _fixed(value, int(digits or "6"), grouped="," in flags)
     else:
-        raise Refusal(f"{form} of a {value.type.sql} is not supported: write a CAST, or one of {NOTE}")
+        raise Refusal(f"{form} for type {value.type.sql} is not supported: write a CAST, or one of {NOTE}")
     if "+" in flags:
         signed = f"starts_with({text}, '-')" + (f" OR isnan({value.sql})" if kind == "float" else "")
         text = f"CASE WHEN {signed} THEN {text} ELSE '+' || {text} END"
-    # What stands for NULL is cut and written as other text is.
+    # The text for NULL is truncated and written like any other text.
     null = "NULL" if letter == "X" else "null"[: int(digits) if digits else 4]
     return f"COALESCE({text}, '{null}')"
 
@@ -72,7 +72,7 @@ _AS_TEXT = ("string", "integer", "float", "boolean", "null")
 
 
 def _fixed(value: Typed, digits: int, *, grouped: bool) -> str:
-    """With so many digits behind the point, rounded half up as it is written."""
+    """Return the value with this many digits after the decimal point, rounded half up from its written form."""
     sql = value.sql
     text = cast(sql, value.type, STRING)
     plain = f"spark_fixed({text}, {digits}, {'TRUE' if grouped else 'FALSE'})"
@@ -82,7 +82,7 @@ def _fixed(value: Typed, digits: int, *, grouped: bool) -> str:
 def _padded(text: str, flags: str, width: str | None, letter: str) -> str:
     if width is None:
         if "-" in flags or "0" in flags:
-            raise Refusal("- and 0 in a format stand before a width")
+            raise Refusal("the flags - and 0 need a width")
         return f"({text})"
     spaces = f"repeat(' ', greatest({width} - spark_units({text}), 0))"
     if "-" in flags:

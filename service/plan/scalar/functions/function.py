@@ -1,7 +1,7 @@
-"""A scalar function: the names a user can write, what it takes and gives, and how it is written in DuckDB.
+"""A scalar function: its names, its parameters, its result type, and how it is written in DuckDB SQL.
 
-A function's line in a table is its documentation too, which `reference` prints. Several functions may have one name, as
-long as they take different things; the first that takes what is given is meant.
+A function's line in a table is also its documentation, which `reference` prints. Several functions may share a name if
+their parameters differ; the first one that accepts the arguments is called.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ from rowkind.service.plan.scalar.types import (
 )
 
 ResultType = Type | Callable[[Sequence[Typed]], Type] | str
-"""The type of the result. One that is nullable is so always; else the result is NULL where an argument is. Words for it
-where what writes the function decides the type as well."""
+"""The type of the result. A nullable type may always be NULL; any other result is NULL if an argument is NULL. A text
+describes the type if the function that writes the SQL decides it."""
 
 Write = str | Callable[[Sequence[Typed]], "str | Typed"]
-"""DuckDB SQL with {0}, {1}, … for the arguments and {all} for all of them, or what writes it. What gives a `Typed`
-decides the type as well."""
+"""DuckDB SQL with {0}, {1}, … for the arguments and {all} for all of them, or a function that writes it. A function
+that returns a `Typed` also decides the type."""
 
 
 @dataclass(frozen=True)
 class ScalarFunction:
-    """One function.
+    """A scalar function.
 
-    - `names`: with spaces between them. `takes`: the kinds of its parameters (`KINDS`), with commas between them; the
-      last may be followed by `...` for one or more of the kind.
-    - `keeps_null`: whether the result is NULL where an argument is; without it `gives` alone says.
-    - `note`: what differs from Spark or from Flink, or is restricted.
-    - `close`: whether the last digit of a DOUBLE may differ from Spark's, because two libraries computed it.
+    - `names`: its names, separated by spaces.
+    - `takes`: the kinds of its parameters (`KINDS`), separated by commas. The last may be followed by `...` for one or
+      more of the kind.
+    - `keeps_null`: whether the result is NULL if an argument is NULL. If not, `gives` alone decides.
+    - `note`: differences from Spark or Flink, and restrictions.
+    - `close`: whether the last digit of a DOUBLE may differ from Spark's, because a different library computes it.
     """
 
     names: str
@@ -62,34 +63,35 @@ class ScalarFunction:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of the parameters, one each; `...` stands behind a repeated one."""
+        """The kinds of the parameters, one each; a repeated kind ends in `...`."""
         return self.takes.split(", ") if self.takes else []
 
     def takes_count(self, count: int) -> bool:
-        """Whether it may be called with so many arguments."""
+        """Return whether the function accepts this number of arguments."""
         kinds = self.kinds
         return count >= len(kinds) if kinds and kinds[-1].endswith("...") else count == len(kinds)
 
     def kind(self, number: int) -> str:
-        """The kind of an argument."""
+        """Return the kind of an argument."""
         return self.kinds[min(number, len(self.kinds) - 1)].removesuffix("...")
 
     def call(self, arguments: Sequence[Typed]) -> Typed:
-        """A call with arguments that are of their kinds."""
+        """Call the function with arguments that are of its kinds."""
         texts = [argument.sql for argument in arguments]
         sql = self.sql.format(*texts, all=", ".join(texts)) if isinstance(self.sql, str) else self.sql(arguments)
         if isinstance(sql, Typed):
             return sql
-        assert not isinstance(self.gives, str), "what writes it says which type it gives"
+        assert not isinstance(self.gives, str), "the caller passes a Typed if the type depends on the SQL"
         given = self.gives if isinstance(self.gives, Type) else self.gives(arguments)
         return Typed(sql, nullable(given, *arguments) if self.keeps_null and not given.nullable else given)
 
 
 @dataclass(frozen=True)
 class Function(Typed):
-    """A function with -> as an argument.
+    """A lambda (->) as an argument.
 
-    `apply` gives its parameters, as many as it has, and its body for arguments of these types. Raises Refusal.
+    `apply` takes the types of the arguments, and returns the lambda's parameters, as many as it has, and its body. It
+    raises Refusal.
     """
 
     apply: Callable[[Sequence[Type]], tuple[str, Typed]] = lambda _: ("", Typed("NULL", NULL))
@@ -97,7 +99,7 @@ class Function(Typed):
 
 @dataclass(frozen=True)
 class ParameterKind:
-    """What a parameter accepts: what it is called, and how an argument is made one, None where it is none."""
+    """What a parameter accepts: `accept` converts an argument, or returns None to reject it; `words` is its name."""
 
     words: str
     accept: Callable[[exp.Expr, Typed], Typed | None]
@@ -105,7 +107,10 @@ class ParameterKind:
 
 
 def _of(wanted: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | None]:
-    """Values of some families, converted to a type; a text written out is read as one."""
+    """Accept values of some families, converted to a type.
+
+    A text literal is read as a date or time if one is wanted.
+    """
 
     def accept(node: exp.Expr, value: Typed) -> Typed | None:
         found = family(value.type)
@@ -119,7 +124,7 @@ def _of(wanted: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | Non
 
 
 def _keep(null: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | None]:
-    """Values of some families as they are."""
+    """Accept values of some families unchanged."""
 
     def accept(_: exp.Expr, value: Typed) -> Typed | None:
         found = family(value.type)
@@ -131,7 +136,7 @@ def _keep(null: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | Non
 def _int(_: exp.Expr, value: Typed) -> Typed | None:
     if family(value.type) == "null":
         return converted(value, INT)
-    # As CAST(… AS INT), which fails where there are more than 32 bits.
+    # As CAST(… AS INT), which fails for numbers of more than 32 bits.
     return converted(value, INT) if family(value.type) == "integer" else None
 
 
@@ -171,11 +176,11 @@ def _decimal(_: exp.Expr, value: Typed) -> Typed | None:
 _NUMBERS = ("integer", "decimal", "float")
 KINDS: Mapping[str, ParameterKind] = {
     "text": ParameterKind("text", _of(STRING, "string"), ": write CAST(… AS STRING)"),
-    "'text'": ParameterKind("a text written out", _literal(STRING), ", so that it can be checked beforehand"),
+    "'text'": ParameterKind("a text literal", _literal(STRING), ", so that it can be checked in advance"),
     "int": ParameterKind("an INT", _int),
-    "'int'": ParameterKind("a number written out", _literal(INT), ", as the type of the result depends on it"),
-    "bigint": ParameterKind("a whole number", _of(BIGINT, "integer")),
-    "integer": ParameterKind("a whole number", _keep(INT, "integer")),
+    "'int'": ParameterKind("a number literal", _literal(INT), ", because the result's type depends on it"),
+    "bigint": ParameterKind("an integer", _of(BIGINT, "integer")),
+    "integer": ParameterKind("an integer", _keep(INT, "integer")),
     "decimal": ParameterKind("a decimal", _decimal),
     "double": ParameterKind("a number", _of(DOUBLE, *_NUMBERS)),
     "float": ParameterKind("a DOUBLE or FLOAT", _keep(DOUBLE, "float")),
@@ -201,7 +206,7 @@ KINDS: Mapping[str, ParameterKind] = {
     "map": ParameterKind("a map", _opened("map")),
     "struct": ParameterKind("a struct", _opened("record")),
     **{
-        spelled: ParameterKind("a function with ->", _function)
+        spelled: ParameterKind("a lambda (x -> …)", _function)
         for spelled in (
             "x -> value",
             "x -> condition",
@@ -212,13 +217,13 @@ KINDS: Mapping[str, ParameterKind] = {
         )
     },
 }
-"""The kinds of parameters. What stands in quotes must be written out in the query."""
+"""The kinds of parameters. A kind in quotes takes a literal only."""
 
 
 def call(
     compiler: Compiler, node: exp.Expr, name: str, parts: Sequence[exp.Expr], known: Sequence[ScalarFunction]
 ) -> Typed:
-    """A call of one of the functions of a name. Raises Refusal."""
+    """Compile a call of one of the functions that share a name. Raises Refusal."""
     fitting = [function for function in known if function.takes_count(len(parts))]
     if not fitting:
         raise Refusal(f"{name} takes {' or '.join(signature(each) for each in known)}", node)
@@ -249,11 +254,13 @@ def call(
         given = values[number].type.sql
         raise Refusal(f"expected {kind.words}, but this is {given}{kind.advice}", parts[number])
     given = ", ".join(value.type.sql for value in values)
-    raise Refusal(f"{name} takes {' or '.join(signature(each) for each in fitting)}, but this is ({given})", node)
+    raise Refusal(
+        f"{name} takes {' or '.join(signature(each) for each in fitting)}, but the arguments are ({given})", node
+    )
 
 
 def signature(function: ScalarFunction) -> str:
-    """What it takes, as a user reads it."""
+    """Return the parameters of a function as a user reads them."""
     return f"({function.takes})"
 
 
@@ -263,5 +270,5 @@ def widest(arguments: Sequence[Typed]) -> Type:
 
 
 def maybe(type_: Type) -> Type:
-    """The type of a result that may be NULL whatever the arguments are."""
+    """Return the type of a result that may be NULL whatever the arguments are."""
     return with_null(type_, nullable=True)

@@ -1,4 +1,4 @@
-"""Functions of JSON text."""
+"""Functions on JSON text."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]|\['([^'\"\\]+)'\]")
 def _found(arguments: Sequence[Typed]) -> str:
     text, path = arguments[0].sql, str(arguments[1].literal)
     if not path.startswith("$") or _STEP.sub("", path[1:]):
-        raise Refusal(f"{path!r} is not a path of the form $.name[0]['name']; * is not supported")
+        raise Refusal(f"{path!r} is not a supported path: write $.name[0]['name'], without *")
     steps = "".join(f'."{a or c}"' if a or c else f"[{b}]" for a, b, c in _STEP.findall(path))
     plain = f"json_extract_string({text}, {text_literal('$' + steps)})"
     listed = text_literal(json.dumps([a or c or int(b) for a, b, c in _STEP.findall(path)]))
-    # Of equal names in one object the first that leads somewhere counts, and not only the first.
+    # If an object repeats a name, the first occurrence that leads to a value counts, not simply the first one.
     twice = [
         f"len(string_split({text}, {text_literal(json.dumps(a or c))})) > 2" for a, b, c in _STEP.findall(path) if not b
     ]
@@ -38,9 +38,9 @@ def _found(arguments: Sequence[Typed]) -> str:
 
 
 def _strict(text: str) -> str:
-    """Whether a text is JSON to DuckDB as it is to Spark.
+    """Return SQL for whether DuckDB reads a text as JSON exactly as Spark does.
 
-    DuckDB also reads NaN, infinity and commas at the end, and writes numbers with many digits otherwise.
+    DuckDB also accepts NaN, infinity and trailing commas, and writes numbers with many digits differently.
     """
     return f"(json_valid({text}) AND NOT regexp_matches({text}, {text_literal(_ODD)}))"
 
@@ -49,16 +49,16 @@ _ODD = r"(?i)nan|inf|-0|[\x{10000}-\x{10FFFF}]|\\ud|\de[-+]?\d|\d{8}|0\.000|,\s*
 
 
 def schema_of(text: str) -> Type:
-    """The type of a schema written out: `a INT, b ARRAY<STRING>`, or an ARRAY, MAP or STRUCT. Raises Refusal."""
+    """Return the type of a schema literal: `a INT, b ARRAY<STRING>`, or an ARRAY, MAP or STRUCT. Raises Refusal."""
     try:
         found = Type.of(text if re.match(r"\s*(ARRAY|MAP|STRUCT)\s*<", text, re.IGNORECASE) else f"STRUCT<{text}>")
     except SchemaError as error:
         raise Refusal(str(error)) from None
     for inner in found.walk():
         if not types.is_nested(inner) and family(inner) not in ("boolean", "integer", "float", "decimal", "string"):
-            raise Refusal(f"FROM_JSON reads no {inner.sql}: read a STRING, and CAST it")
+            raise Refusal(f"FROM_JSON cannot read {inner.sql}: read a STRING, and CAST it")
         if re.search(r"TINYINT|SMALLINT", text, re.IGNORECASE):
-            raise Refusal("FROM_JSON reads no TINYINT and SMALLINT: read an INT")
+            raise Refusal("FROM_JSON cannot read TINYINT and SMALLINT: read an INT")
     return canonical(found.as_nullable())
 
 
@@ -76,7 +76,7 @@ def _read(arguments: Sequence[Typed]) -> Typed:
 
 
 _PLAIN_SCALE = 6
-"""Of more digits behind the point Java writes an exponent where the first six are zeros."""
+"""With more digits after the decimal point than this, Java writes an exponent if the first six are zeros."""
 
 
 def _written(arguments: Sequence[Typed]) -> str:
@@ -84,7 +84,7 @@ def _written(arguments: Sequence[Typed]) -> str:
 
 
 def written(sql: str, type_: Type) -> str:
-    """DuckDB SQL of a value as JSON text. Fields of structs that are NULL are left out; a NULL is NULL."""
+    """Return DuckDB SQL of a value as JSON text. NULL fields of structs are left out; a NULL value is NULL."""
     match type_.kind:
         case "record":
             fields = [
@@ -106,7 +106,7 @@ def written(sql: str, type_: Type) -> str:
 
 
 def _plain(sql: str, type_: Type) -> str:
-    """DuckDB SQL of a value that has no parts, as JSON text."""
+    """Return DuckDB SQL of a value that is not nested, as JSON text."""
     text = str(casts.cast(sql, type_, STRING))
     match family(type_):
         case "string":
@@ -124,14 +124,15 @@ def _plain(sql: str, type_: Type) -> str:
         case "decimal" if type_.scale > _PLAIN_SCALE:
             return f"(CASE WHEN abs({sql}) >= 0.000001 THEN {text} ELSE spark_short_decimal({text}) END)"
         case "time" | None:
-            raise Refusal(f"TO_JSON writes no {type_.sql}: CAST it to STRING first")
+            raise Refusal(f"TO_JSON cannot write {type_.sql}: CAST it to STRING first")
     return text
 
 
 _FIELDS = "Fields that are NULL are left out."
 _SCHEMA = (
-    "As from_json with its default options: what does not fit is NULL, and the fields of a struct where the text is no "
-    "JSON. Names as they are written. No dates and times: read STRING, and CAST."
+    "Like from_json with its default options: values that do not fit are NULL, and so are all fields of a "
+    "struct if the text is not JSON. Field names are case-sensitive. Dates and times are not supported: read "
+    "STRING, and CAST."
 )
 
 FUNCTIONS = (
@@ -152,6 +153,6 @@ FUNCTIONS = (
         ),
     ),
     ScalarFunction("JSON_OBJECT_KEYS", "text", maybe(array_of(STRING)), "spark_json_keys({0})"),
-    ScalarFunction("FROM_JSON", "text, 'text'", "the type of the schema", _read, _SCHEMA),
+    ScalarFunction("FROM_JSON", "text, 'text'", "the schema's type", _read, _SCHEMA),
     *(ScalarFunction("TO_JSON", kind, STRING, _written, _FIELDS) for kind in ("struct", "array", "map")),
 )

@@ -1,4 +1,4 @@
-"""Functions that take a function with ->, and apply it to the elements of an array or the entries of a map."""
+"""Functions that apply a lambda (->) to the elements of an array or the entries of a map."""
 
 from __future__ import annotations
 
@@ -15,33 +15,36 @@ from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING, array_of, fa
 
 
 def _applied(function: Typed, *arguments: Type) -> tuple[list[str], Typed]:
-    """The names of all parameters, and the body."""
-    assert isinstance(function, Function), "the kind of the parameter says so"
+    """Return the names of all parameters, and the body."""
+    assert isinstance(function, Function), "the parameter's kind accepts only lambdas"
     names, body = function.apply([with_null(each, nullable=True) for each in arguments])
     return names.split(", "), body
 
 
 def _condition(body: Typed) -> str:
     if family(body.type) not in ("boolean", "null"):
-        raise Refusal(f"the function gives {body.type.sql}, not a condition: compare it with something")
+        raise Refusal(f"the function returns {body.type.sql}, not a condition: compare it with something")
     return converted(body, BOOLEAN).sql
 
 
 def _known(body: Typed) -> Typed:
     if family(body.type) == "null":
-        raise Refusal("the function gives NULL alone, which has no type: write CAST(NULL AS …)")
+        raise Refusal("the function always returns NULL, which has no type: write CAST(NULL AS …)")
     return body
 
 
 def _let(values: Mapping[str, str], body: str) -> str:
-    """DuckDB SQL of a body in which names stand for values. DuckDB has no other word for it than a list of one."""
+    """Return DuckDB SQL of a body in which names stand for values.
+
+    DuckDB can bind a name only as the parameter of a lambda over a list, so each value becomes a list of one element.
+    """
     for name, value in reversed(list(values.items())):
         body = f"list_transform([{value}], lambda {name}: {body})[1]"
     return body
 
 
 def _of_element(array: Typed, function: Typed) -> tuple[str, Mapping[str, str], Typed]:
-    """The parameters of a function of an element and perhaps its place, what its names stand for, and its body."""
+    """Return the parameters of a lambda over an element (and its index), the values of its names, and its body."""
     (each, *index), body = _applied(function, array.type.element, INT)
     if not index:
         return each, {}, body
@@ -65,7 +68,10 @@ def _filtered(arguments: Sequence[Typed]) -> Typed:
 
 
 def _decided(arguments: Sequence[Typed], *, by: bool) -> Typed:
-    """TRUE for EXISTS, FALSE for FORALL, where one element is so; else NULL where one is unknown."""
+    """Return EXISTS (`by`) or FORALL.
+
+    EXISTS is TRUE and FORALL is FALSE if one element decides it. Otherwise the result is NULL if an element is unknown.
+    """
     array, function = arguments
     (each,), body = _applied(function, array.type.element)
     found = f"list_transform({array.sql}, lambda {each}: {_condition(body)})"
@@ -81,15 +87,15 @@ def _folded(arguments: Sequence[Typed]) -> Typed:
     array, start, merge, *finish = arguments
     type_ = start.type.required
     if family(type_) == "null":
-        raise Refusal("the start is NULL alone, which has no type: write CAST(NULL AS …)")
+        raise Refusal("the start is NULL, which has no type: write CAST(NULL AS …)")
     names, body = _applied(merge, type_, array.type.element)
     if len(names) < 2:
-        raise Refusal("the second function has two parameters: what was made so far, and an element")
+        raise Refusal("the second function must have two parameters: the accumulator and an element")
     if body.type.required != type_:
-        raise Refusal(f"the start is {type_.sql}, but the function gives {body.type.sql}: write a CAST on the start")
+        raise Refusal(f"the start is {type_.sql}, but the function returns {body.type.sql}: write a CAST on the start")
     left, right = variables(array.sql, start.sql, body.sql, *names, count=2)
     name, nothing = types.duckdb(type_), f"CAST(NULL AS {types.duckdb(array.type.element)})"
-    # DuckDB reduces a list to a value of its own type only.
+    # DuckDB can reduce a list only to a value of the list's element type.
     items = (
         f"[{{'made': CAST({start.sql} AS {name}), 'each': {nothing}}}] || "
         f"list_transform({array.sql}, lambda {left}: {{'made': CAST(NULL AS {name}), 'each': {left}}})"
@@ -108,7 +114,7 @@ def _zipped(arguments: Sequence[Typed]) -> Typed:
     left, right, function = arguments
     names, body = _applied(function, left.type.element, right.type.element)
     if len(names) < 2:
-        raise Refusal("the function has two parameters: an element of each array")
+        raise Refusal("the function must have two parameters: an element of each array")
     (pair,) = variables(left.sql, right.sql, body.sql, *names)
     a, b = names
     made = _let({a: f"{pair}[1]", b: f"{pair}[2]"}, _known(body).sql)
@@ -119,10 +125,10 @@ def _zipped(arguments: Sequence[Typed]) -> Typed:
 
 
 def _of_entry(map_: Typed, function: Typed) -> tuple[str, str, Typed]:
-    """The name of an entry, and what the function of a key and a value gives for it in DuckDB SQL."""
+    """Return the name of an entry, and the result of a lambda over its key and value in DuckDB SQL."""
     names, body = _applied(function, STRING, map_.type.element)
     if len(names) < 2:
-        raise Refusal("the function has two parameters: a key and its value")
+        raise Refusal("the function must have two parameters: a key and its value")
     (entry,) = variables(map_.sql, body.sql, *names)
     key, value = names
     made = _let({key: f"{entry}.key", value: f"{entry}.value"}, body.sql)
@@ -148,7 +154,7 @@ def _new_keys(arguments: Sequence[Typed]) -> Typed:
     map_, function = arguments
     entry, made, body = _of_entry(map_, function)
     if family(body.type) != "string":
-        raise Refusal(f"the keys of a MAP are text, not {body.type.sql}: write CAST(… AS STRING)")
+        raise Refusal(f"the keys of a MAP must be text, not {body.type.sql}: write CAST(… AS STRING)")
     changed = f"{{'key': {made}, 'value': {entry}.value}}"
     return _of_map(map_, f"list_transform(map_entries({map_.sql}), lambda {entry}: {changed})", map_.type.element)
 
@@ -165,7 +171,7 @@ def _zipped_maps(arguments: Sequence[Typed]) -> Typed:
     left, right, function = arguments
     names, body = _applied(function, STRING, left.type.element, right.type.element)
     if len(names) < 3:
-        raise Refusal("the function has three parameters: a key and its value in each map")
+        raise Refusal("the function must have three parameters: a key and its value in each map")
     (key,) = variables(left.sql, right.sql, body.sql, *names)
     inner = (key, f"map_extract({left.sql}, {key})[1]", f"map_extract({right.sql}, {key})[1]")
     made = _let(dict(zip(names, inner, strict=True)), _known(body).sql)
@@ -176,28 +182,30 @@ def _zipped_maps(arguments: Sequence[Typed]) -> Typed:
     return Typed(f"(CASE WHEN {known} THEN map_from_entries({entries}) END)", with_null(map_of(body.type), nullable))
 
 
-_INDEX = "A second parameter is the place, from 0."
+_INDEX = "A second parameter is the index, from 0."
 
 FUNCTIONS = (
-    ScalarFunction("TRANSFORM", "array, x -> value", "ARRAY of what the function gives", _transformed, _INDEX),
-    ScalarFunction("FILTER", "array, x -> condition", "the type of the array", _filtered, _INDEX),
+    ScalarFunction("TRANSFORM", "array, x -> value", "ARRAY of the function's results", _transformed, _INDEX),
+    ScalarFunction("FILTER", "array, x -> condition", "the array's type", _filtered, _INDEX),
     ScalarFunction("EXISTS", "array, x -> condition", maybe(BOOLEAN), lambda given: _decided(given, by=True)),
     ScalarFunction("FORALL", "array, x -> condition", maybe(BOOLEAN), lambda given: _decided(given, by=False)),
     ScalarFunction(
         "AGGREGATE REDUCE",
         "array, value, (x y) -> value",
-        "the type of the start, or of what the last function gives",
+        "the type of the start, or of the last function's result",
         _folded,
     ),
     ScalarFunction(
         "AGGREGATE REDUCE",
         "array, value, (x y) -> value, x -> value",
-        "the type of the start, or of what the last function gives",
+        "the type of the start, or of the last function's result",
         _folded,
     ),
-    ScalarFunction("ZIP_WITH", "array, array, (x y) -> value", "ARRAY of what the function gives", _zipped),
-    ScalarFunction("MAP_FILTER", "map, (k v) -> condition", "the type of the map", _filtered_map),
-    ScalarFunction("MAP_ZIP_WITH", "map, map, (k v w) -> value", "MAP of what the function gives", _zipped_maps),
-    ScalarFunction("TRANSFORM_KEYS", "map, (k v) -> value", "the type of the map", _new_keys, "Equal keys fail."),
-    ScalarFunction("TRANSFORM_VALUES", "map, (k v) -> value", "MAP of what the function gives", _new_values),
+    ScalarFunction("ZIP_WITH", "array, array, (x y) -> value", "ARRAY of the function's results", _zipped),
+    ScalarFunction("MAP_FILTER", "map, (k v) -> condition", "the map's type", _filtered_map),
+    ScalarFunction("MAP_ZIP_WITH", "map, map, (k v w) -> value", "MAP of the function's results", _zipped_maps),
+    ScalarFunction(
+        "TRANSFORM_KEYS", "map, (k v) -> value", "the map's type", _new_keys, "Duplicate keys are an error."
+    ),
+    ScalarFunction("TRANSFORM_VALUES", "map, (k v) -> value", "MAP of the function's results", _new_values),
 )

@@ -1,4 +1,4 @@
-"""Functions that make maps and structs. The keys of a map are text, as they are in Avro."""
+"""Functions that create maps and structs. The keys of a map are text, as in Avro."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rowkind.service.plan.scalar.types import STRING, array_of, family, map_of, 
 
 def _keys(type_: Type) -> None:
     if family(type_) != "string":
-        raise Refusal(f"the keys of a MAP are text, not {type_.sql}: write CAST(… AS STRING)")
+        raise Refusal(f"the keys of a MAP must be text, not {type_.sql}: write CAST(… AS STRING)")
 
 
 def _map(arguments: Sequence[Typed]) -> Typed:
     if len(arguments) % 2:
-        raise Refusal("a MAP has a value behind each key")
+        raise Refusal("MAP needs a value after each key")
     keys, values = listed(arguments[0::2]), listed(arguments[1::2])
     _keys(keys.type.element)
     return Typed(f"map({keys.sql}, {values.sql})", map_of(values.type.element))
@@ -41,7 +41,7 @@ def _of_entries(arguments: Sequence[Typed]) -> Typed:
     (entries,) = arguments
     fields = entries.type.element.fields
     if len(fields) != 2:
-        raise Refusal("an entry is a STRUCT of a key and a value")
+        raise Refusal("each entry must be a STRUCT of a key and a value")
     _keys(fields[0].type)
     array = entries.sql
     sql = f"(CASE WHEN len({array}) = list_count({array}) THEN map_from_entries({array}) END)"
@@ -81,17 +81,17 @@ _DELIMITERS = (Typed("", STRING, ","), Typed("", STRING, ":"))
 
 def _struct(arguments: Sequence[Typed]) -> Typed:
     if len(arguments) % 2:
-        raise Refusal("NAMED_STRUCT takes a name and a value of each field")
+        raise Refusal("NAMED_STRUCT needs a name and a value for each field")
     names = [name.literal for name in arguments[0::2]]
     values = arguments[1::2]
     if None in names:
-        raise Refusal("the name of a field is written out")
+        raise Refusal("the name of a field must be a literal")
     try:
         Record.of({str(name): "INT" for name in names})
     except SchemaError as error:
         raise Refusal(str(error)) from None
     if len({str(name).lower() for name in names}) < len(names):
-        raise Refusal("two fields have the same name: write AS for one of them")
+        raise Refusal("two fields have the same name: rename one of them with AS")
     if any(family(value.type) == "null" for value in values):
         raise Refusal("a field that is always NULL has no type: write CAST(NULL AS …)")
     listed = ", ".join(f"'{name}': {value.sql}" for name, value in zip(names, values, strict=True))
@@ -107,18 +107,35 @@ FUNCTIONS = (
     ScalarFunction(
         "STRUCT", "value...", "STRUCT of the fields", _struct, "Names are aliases, or col1, …", keeps_null=False
     ),
-    ScalarFunction("MAP", "value...", "MAP of the values' common type", _map, "Equal keys fail.", keeps_null=False),
     ScalarFunction(
-        "MAP_FROM_ARRAYS", "array, array", "MAP of the second array's elements", _of_arrays, "Equal keys fail."
+        "MAP", "value...", "MAP of the values' common type", _map, "Duplicate keys are an error.", keeps_null=False
     ),
     ScalarFunction(
-        "MAP_FROM_ENTRIES", "array of structs", "MAP of the entries' values", _of_entries, "Equal keys fail."
+        "MAP_FROM_ARRAYS",
+        "array, array",
+        "MAP of the second array's elements",
+        _of_arrays,
+        "Duplicate keys are an error.",
+    ),
+    ScalarFunction(
+        "MAP_FROM_ENTRIES",
+        "array of structs",
+        "MAP of the entries' values",
+        _of_entries,
+        "Duplicate keys are an error.",
     ),
     ScalarFunction("MAP_KEYS", "map", array_of(STRING), "map_keys({0})"),
     ScalarFunction("MAP_VALUES", "map", _values, "map_values({0})"),
     ScalarFunction("MAP_ENTRIES", "map", _entries, "(CASE WHEN {0} IS NOT NULL THEN map_entries({0}) END)"),
-    ScalarFunction("MAP_CONCAT", "map...", "their common type", _concatenated, "Equal keys fail.", keeps_null=False),
-    ScalarFunction("STR_TO_MAP", "text", _TEXTS, _of_text, "Equal keys fail."),
+    ScalarFunction(
+        "MAP_CONCAT",
+        "map...",
+        "the arguments' common type",
+        _concatenated,
+        "Duplicate keys are an error.",
+        keeps_null=False,
+    ),
+    ScalarFunction("STR_TO_MAP", "text", _TEXTS, _of_text, "Duplicate keys are an error."),
     ScalarFunction("STR_TO_MAP", "text, 'text'", _TEXTS, _of_text, _PLAIN),
     ScalarFunction("STR_TO_MAP", "text, 'text', 'text'", _TEXTS, _of_text, _PLAIN),
 )

@@ -1,4 +1,4 @@
-"""Functions that look into arrays and maps, and give a number, a text, a condition or one of their elements."""
+"""Functions that read arrays and maps and return a number, a text, a condition or an element."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _element(arguments: Sequence[Typed]) -> Type:
 
 
 def _comparable(arguments: Sequence[Typed]) -> str:
-    """The searched value in the type of the elements."""
+    """Return the searched value in the type of the elements."""
     element = arguments[0].type.element
     if family(element) is None:
         raise Refusal(f"{element.sql} cannot be compared")
@@ -58,12 +58,12 @@ def _joined(arguments: Sequence[Typed]) -> str:
 
 
 def _at_or_fail(template: str, zero: int) -> Callable[[Sequence[Typed]], str]:
-    """An element by its number, which must be there."""
+    """Return a writer for an element by its number; it fails if there is no such element."""
 
     def write(arguments: Sequence[Typed]) -> str:
         array, number = (argument.sql for argument in arguments)
         inside = template.format(array, number)
-        reason = f"'the array has no element ' || {number} || ': GET and TRY_ELEMENT_AT make NULL of it'"
+        reason = f"'the array has no element ' || {number} || ': GET and TRY_ELEMENT_AT return NULL instead'"
         bad = failure(reason, "BIGINT")
         place = f"CASE WHEN {inside} THEN {number}{' + 1' if zero == 0 else ''} ELSE {bad} END"
         known = f"{array} IS NULL OR {number} IS NULL"
@@ -84,10 +84,12 @@ FUNCTIONS = (
     ScalarFunction("SIZE CARDINALITY ARRAY_SIZE", "any array", INT, "CAST(len({0}) AS INTEGER)", "NULL for NULL."),
     ScalarFunction("SIZE CARDINALITY", "any map", INT, "CAST(cardinality({0}) AS INTEGER)", "NULL for NULL."),
     ScalarFunction("ARRAY_CONTAINS", "any array, any", maybe(BOOLEAN), _contains),
-    ScalarFunction("ARRAY_POSITION", "any array, any", maybe(BIGINT), _position, "0 where there is none."),
-    ScalarFunction("ARRAY_JOIN", "array, text", STRING, _joined, "Leaves out NULLs."),
-    ScalarFunction("ARRAY_JOIN", "array, text, text", STRING, _joined, "The last one stands for NULLs."),
-    ScalarFunction("GET", "any array, int", _element, _GET, "The first element is 0; NULL where there is none."),
+    ScalarFunction("ARRAY_POSITION", "any array, any", maybe(BIGINT), _position, "0 if the array does not contain it."),
+    ScalarFunction("ARRAY_JOIN", "array, text", STRING, _joined, "Skips NULLs."),
+    ScalarFunction("ARRAY_JOIN", "array, text, text", STRING, _joined, "The last argument replaces NULLs."),
+    ScalarFunction(
+        "GET", "any array, int", _element, _GET, "The first element is 0; NULL if the array has no such element."
+    ),
     ScalarFunction(
         "ELEMENT_AT", "any array, int", _element, _at_or_fail(_FROM_ONE, 1), "The first element is 1, the last -1."
     ),

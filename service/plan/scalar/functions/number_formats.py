@@ -1,7 +1,7 @@
 """TO_CHAR and TO_NUMBER: numbers as text in a format of 9 and 0, and back.
 
-A format is checked when the query is planned. Formats with currency and signs have forms in Spark that nobody would
-expect, and are refused.
+A format is checked when the query is planned. Formats with currency or signs are refused, because Spark's output for
+them is unexpected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rowkind.service.plan.scalar.types import STRING, family
 
 _WRITTEN = re.compile(r"[90]+(?:,[90]+)*(?:[.D][90]+)?", re.IGNORECASE)
 _READ = re.compile(r"(S?)([90]+)(?:[.D]([90]+))?", re.IGNORECASE)
-_FORMS = "9 and 0 with commas and a point, as in '9,999.00'"
+_FORMS = "digits (9 and 0) with commas and a decimal point, as in '9,999.00'"
 
 
 def _text_of_number(arguments: Sequence[Typed]) -> str:
@@ -28,7 +28,7 @@ def _text_of_number(arguments: Sequence[Typed]) -> str:
     if family(value.type) == "float":
         raise Refusal("TO_CHAR takes a decimal: write CAST(… AS DECIMAL(p,s))")
     if not _WRITTEN.fullmatch(form):
-        raise Refusal(f"the format {form!r} is not supported: there is {_FORMS}")
+        raise Refusal(f"the format {form!r} is not supported: write {_FORMS}")
     return f"spark_formatted(CAST({value.sql} AS VARCHAR), {text_literal(form.upper().replace('D', '.'))})"
 
 
@@ -37,7 +37,7 @@ def _text_of_bytes(arguments: Sequence[Typed]) -> str:
     known = {"hex": "hex({0})", "base64": "to_base64({0})", "utf-8": "decode({0})"}
     template = known.get(str(format_.literal).lower())
     if template is None:
-        raise Refusal(f"the format of bytes is one of {', '.join(known)}")
+        raise Refusal(f"the format of bytes must be one of {', '.join(known)}")
     return template.format(value.sql)
 
 
@@ -51,7 +51,10 @@ def _number_of_text(*, strict: bool) -> Callable[[Sequence[Typed]], Typed]:
         found = _READ.fullmatch(str(format_.literal))
         type_ = types.decimal(len(found[2]) + len(found[3] or ""), len(found[3] or "")) if found else None
         if found is None or type_ is None:
-            raise Refusal(f"the format {format_.literal!r} is not supported: there is 9 and 0, a point, and S first")
+            raise Refusal(
+                f"the format {format_.literal!r} is not supported: write digits (9 and 0), a decimal point, and S "
+                "at the beginning"
+            )
         form = text_literal(found[0].upper().replace("D", "."))
         number = f"spark_number({text.sql}, {form}, {'TRUE' if strict else 'FALSE'})"
         nullable = not strict or text.type.nullable
@@ -61,12 +64,18 @@ def _number_of_text(*, strict: bool) -> Callable[[Sequence[Typed]], Typed]:
 
 
 FUNCTIONS = (
-    ScalarFunction("TO_CHAR TO_VARCHAR", "number, 'text'", STRING, _text_of_number, f"{_FORMS}; no sign is written."),
+    ScalarFunction(
+        "TO_CHAR TO_VARCHAR", "number, 'text'", STRING, _text_of_number, f"{_FORMS}; the result has no sign."
+    ),
     ScalarFunction("TO_CHAR TO_VARCHAR", "binary, 'text'", STRING, _text_of_bytes, "'hex', 'base64' or 'utf-8'."),
-    ScalarFunction("TO_CHAR TO_VARCHAR", "moment, 'text'", STRING, _text_of_moment, "As DATE_FORMAT."),
+    ScalarFunction("TO_CHAR TO_VARCHAR", "moment, 'text'", STRING, _text_of_moment, "Like DATE_FORMAT."),
     *(
         ScalarFunction(
-            name, "text, 'text'", "DECIMAL of the format", _number_of_text(strict=strict), "9, 0, a point, S in front."
+            name,
+            "text, 'text'",
+            "DECIMAL as in the format",
+            _number_of_text(strict=strict),
+            "9, 0, a decimal point, S at the beginning.",
         )
         for name, strict in (("TO_NUMBER", True), ("TRY_TO_NUMBER", False))
     ),

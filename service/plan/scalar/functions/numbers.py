@@ -1,6 +1,6 @@
-"""Functions of numbers.
+"""Functions on numbers.
 
-What computes with DOUBLE by the C library may differ from Java in the last digit.
+DOUBLE functions of the C library may differ from Java in the last digit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LAST = "The last digit may differ from Spark's."
 
 
 def _scaled(arguments: Sequence[Typed]) -> Type:
-    """The argument's type; a decimal with as many digits behind the point as are left."""
+    """The argument's type; a decimal keeps only the remaining digits after the decimal point."""
     value = arguments[0].type
     if family(value) != "decimal":
         return value.required
@@ -37,7 +37,7 @@ def _decimal(precision: int, scale: int) -> Type:
 
 
 def _rounding(word: str) -> Callable[[Sequence[Typed]], str]:
-    """ROUND (half away from zero) or BROUND (half to even)."""
+    """Return a writer for ROUND (half away from zero) or BROUND (half to even)."""
 
     def write(arguments: Sequence[Typed]) -> str:
         value = arguments[0]
@@ -57,7 +57,7 @@ def _rounding(word: str) -> Callable[[Sequence[Typed]], str]:
 
 
 def _whole(arguments: Sequence[Typed]) -> Type:
-    """BIGINT, or a decimal without digits behind the point."""
+    """BIGINT, or a decimal without digits after the decimal point."""
     value = arguments[0].type
     return _decimal(value.precision - value.scale + 1, 0) if family(value) == "decimal" else BIGINT
 
@@ -89,12 +89,12 @@ def _remainder_type(arguments: Sequence[Typed]) -> Type:
 
 
 def _tried(arguments: Sequence[Typed]) -> Type:
-    """The type that the operator gives, or NULL."""
+    """The type that the operator returns, or NULL."""
     return maybe(calculated("+", *arguments).type)
 
 
 def _positive_remainder(arguments: Sequence[Typed]) -> Typed:
-    """The remainder with the divisor added where it is negative."""
+    """Return the remainder; if it is negative, the divisor is added."""
     left, right = arguments
     first = calculated("%", left, right)
     divisor = f"CAST({right.sql} AS {types.duckdb(first.type)})"
@@ -124,14 +124,14 @@ def _bit(arguments: Sequence[Typed]) -> str:
 
 
 FUNCTIONS = (
-    ScalarFunction("MOD", "number, number", _remainder_type, _of_two("%", strict=True), "As %."),
+    ScalarFunction("MOD", "number, number", _remainder_type, _of_two("%", strict=True), "Same as %."),
     ScalarFunction(
-        "PMOD", "integer, integer", _remainder_type, _positive_remainder, "Never negative for a positive divisor."
+        "PMOD", "integer, integer", _remainder_type, _positive_remainder, "Never negative if the divisor is positive."
     ),
     ScalarFunction("PMOD", "float, float", _remainder_type, _positive_remainder),
     *(
         ScalarFunction(
-            name, "number, number", _tried, _of_two(sign, strict=False), f"As {sign}, NULL where that fails."
+            name, "number, number", _tried, _of_two(sign, strict=False), f"Like {sign}, but NULL if that fails."
         )
         for name, sign in (
             ("TRY_ADD", "+"),
@@ -147,10 +147,14 @@ FUNCTIONS = (
     ScalarFunction(
         "SIGN SIGNUM", "double", DOUBLE, "(CASE WHEN isnan({0}) OR {0} = 0 THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END)"
     ),
-    ScalarFunction("CEIL CEILING", "number", _whole, _ceiling("ceil"), "One argument. Gives BIGINT or a decimal."),
-    ScalarFunction("FLOOR", "number", _whole, _ceiling("floor"), "One argument. Gives BIGINT or a decimal."),
+    ScalarFunction("CEIL CEILING", "number", _whole, _ceiling("ceil"), "One argument. Returns BIGINT or a decimal."),
+    ScalarFunction("FLOOR", "number", _whole, _ceiling("floor"), "One argument. Returns BIGINT or a decimal."),
     ScalarFunction(
-        "ROUND", "number", _scaled, _rounding("round"), "Rounds half away from zero, a DOUBLE as it is written."
+        "ROUND",
+        "number",
+        _scaled,
+        _rounding("round"),
+        "Rounds half away from zero; a DOUBLE is rounded in its decimal form.",
     ),
     ScalarFunction("ROUND", "number, 'int'", _scaled, _rounding("round")),
     ScalarFunction("BROUND", "number", _scaled, _rounding("round_even"), "Rounds half to even."),
@@ -207,7 +211,7 @@ FUNCTIONS = (
     ScalarFunction("SHIFTRIGHTUNSIGNED", "integer, int", widest, _shift("shift_right_unsigned")),
     ScalarFunction("BIT_COUNT", "bigint", INT, "CAST(bit_count({0}) AS INTEGER)"),
     ScalarFunction("BIT_COUNT", "boolean", INT, "CAST({0} AS INTEGER)"),
-    ScalarFunction("BIT_GET GETBIT", "integer, int", INT, _bit, "Gives INT, not TINYINT."),
+    ScalarFunction("BIT_GET GETBIT", "integer, int", INT, _bit, "Returns INT, not TINYINT."),
     ScalarFunction(
         "BITMAP_BIT_POSITION", "bigint", BIGINT, "(CASE WHEN {0} > 0 THEN ({0} - 1) % 32768 ELSE -({0} % 32768) END)"
     ),

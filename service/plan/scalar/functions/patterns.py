@@ -1,4 +1,4 @@
-"""Regular expressions: written out in the query, checked, and turned from Java's syntax into RE2's."""
+"""Regular expressions: literals that are checked and translated from Java's syntax to RE2's."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ _TOKEN = re.compile(
 )
 _KNOWN_ESCAPES = "dDwWtnrfAz"
 _SYNTAX = (
-    "letters, classes, groups, | and quantifiers are; looking ahead or behind, \\b, back references and possessive "
-    "quantifiers are not"
+    "letters, classes, groups, | and quantifiers are; lookahead, lookbehind, \\b, back references and "
+    "possessive quantifiers are not"
 )
 
 
 def translated(pattern: str, *, whole_end: bool = False) -> str:
-    """A pattern of Java in RE2's syntax; `whole_end` lets `$` stand before a last line break too. Raises Refusal."""
+    """Translate a Java pattern to RE2 syntax; with `whole_end`, `$` also matches before a final line break.
+
+    Raises Refusal.
+    """
     flags = re.match(r"\(\?([is]{1,2})\)", pattern)
     dot = "(?s:.)" if flags and "s" in flags[1] else _NOT_ENDING
     found = "(?i)" if flags and "i" in flags[1] else ""
@@ -70,8 +73,8 @@ def _escape(text: str, pattern: str, *, inside: bool = False) -> str:
 
 
 def _fits_nothing(pattern: str) -> bool | None:
-    """Whether RE2 finds the pattern in an empty text; None where it is no pattern to it."""
-    import pyarrow as pa  # noqa: PLC0415 -- most queries have no pattern, and then `rowkind check` does without
+    """Return whether the pattern matches an empty text in RE2; None if RE2 does not accept it."""
+    import pyarrow as pa  # noqa: PLC0415 -- few queries have a pattern; others do not load it in `rowkind check`
     import pyarrow.compute as pc  # noqa: PLC0415 -- as above
 
     try:
@@ -84,15 +87,15 @@ def _checked(value: Typed, *, empty: bool = True) -> str:
     pattern = str(value.literal)
     found = translated(pattern, whole_end=False)
     if not empty and _fits_nothing(found):
-        raise Refusal(f"the pattern {pattern!r} fits nothing at all too, and where that is found differs")
+        raise Refusal(f"the pattern {pattern!r} also matches empty text, for which Java and RE2 find different places")
     return text_literal(found)
 
 
 def plain_text(pattern: str) -> str:
-    """The one text that a pattern fits, as DuckDB SQL. Raises Refusal where it fits others too, or none."""
+    """Return the only text that a pattern matches, as DuckDB SQL. Raises Refusal if it matches other texts or none."""
     plain = re.sub(r"\\([^A-Za-z0-9])|\[([^\\^\]\[&])\]", lambda found: f"\\{found[1] or found[2]}", pattern)
     if re.search(r"(?<!\\)(?:\\\\)*[\^$.|?*+()\[\]{}]|\\[A-Za-z0-9]|(?<!\\)(?:\\\\)*\\$", plain) or not plain:
-        raise Refusal(f"{pattern!r} fits more than one text: it stands for itself here")
+        raise Refusal(f"{pattern!r} can match more than one text, and must be plain text here")
     return text_literal(re.sub(r"\\(.)", r"\1", plain, flags=re.DOTALL))
 
 
@@ -106,7 +109,9 @@ def _replaced(arguments: Sequence[Typed]) -> str:
     written = ""
     for piece in re.findall(r"\\.|\$\d?|.", str(new.literal), re.DOTALL):
         if piece == "$":
-            raise Refusal(f"in {new.literal!r}, $ stands before the number of a group; write \\$ for itself")
+            raise Refusal(
+                f"in {new.literal!r}, $ must be followed by the number of a group; write \\$ for the character itself"
+            )
         if piece[0] == "$":
             written += f"\\{piece[1]}"
         else:
@@ -124,7 +129,7 @@ def _extracted(arguments: Sequence[Typed]) -> str:
 
 
 def _group(pattern: Typed, number: Sequence[Typed]) -> int:
-    """The number of the group that is asked for. Raises Refusal where there is none."""
+    """Return the number of the requested group. Raises Refusal if the pattern has no such group."""
     group = int(number[0].literal or "1") if number else 1
     groups = re.findall(r"\\.|\[[^\]]*\]|(\((?!\?:))", str(pattern.literal), re.DOTALL)
     if not 0 <= group <= min(sum(bool(each) for each in groups), 9):
@@ -152,7 +157,10 @@ def _all(arguments: Sequence[Typed]) -> str:
 
 
 def _place(arguments: Sequence[Typed]) -> str:
-    """What stands before the first place that fits is as short as can be."""
+    """Return SQL for the position of the first match, 0 if there is none.
+
+    The first match is the one with the shortest text before it.
+    """
     text, pattern = arguments[:2]
     found = translated(str(pattern.literal))
     before = text_literal(f"(?s)\\A(.*?)(?-s:{found})")
@@ -176,20 +184,30 @@ def _split(arguments: Sequence[Typed]) -> str:
     return f"(CASE WHEN len({parts}) > {most} THEN {parts}[:{most - 1}] || [{rest}] ELSE {parts} END)"
 
 
-_NOTE = "Java's syntax, checked: no looking around, no back references."
-_END = f"{_NOTE} $ is the very end of the text."
+_NOTE = "Java's syntax, checked; lookaround and back references are not supported."
+_END = f"{_NOTE} $ matches only at the very end of the text."
 _Write = Callable[[Sequence[Typed]], str]
 
 FUNCTIONS = (
     ScalarFunction("REGEXP_LIKE RLIKE REGEXP", "text, 'text'", BOOLEAN, _like, _NOTE),
     ScalarFunction("REGEXP_REPLACE", "text, 'text', 'text'", STRING, _replaced, _END),
-    ScalarFunction("REGEXP_EXTRACT", "text, 'text'", STRING, _extracted, f"The first group. {_END}"),
-    ScalarFunction("REGEXP_EXTRACT", "text, 'text', 'int'", STRING, _extracted, "The group of this number, 0 for all."),
+    ScalarFunction("REGEXP_EXTRACT", "text, 'text'", STRING, _extracted, f"Returns the first group. {_END}"),
+    ScalarFunction(
+        "REGEXP_EXTRACT",
+        "text, 'text', 'int'",
+        STRING,
+        _extracted,
+        "Returns the group of this number, 0 for the whole match.",
+    ),
     ScalarFunction("REGEXP_SUBSTR", "text, 'text'", maybe(STRING), _first, _END),
     ScalarFunction("REGEXP_COUNT", "text, 'text'", INT, _counted, _END),
-    ScalarFunction("REGEXP_EXTRACT_ALL", "text, 'text'", array_of(STRING), _all, f"The first group. {_END}"),
-    ScalarFunction("REGEXP_EXTRACT_ALL", "text, 'text', 'int'", array_of(STRING), _all, "The group of this number."),
+    ScalarFunction("REGEXP_EXTRACT_ALL", "text, 'text'", array_of(STRING), _all, f"Returns the first group. {_END}"),
+    ScalarFunction(
+        "REGEXP_EXTRACT_ALL", "text, 'text', 'int'", array_of(STRING), _all, "Returns the group of this number."
+    ),
     ScalarFunction("REGEXP_INSTR", "text, 'text'", INT, _place, _END),
     ScalarFunction("SPLIT", "text, 'text'", array_of(STRING), _split, _END),
-    ScalarFunction("SPLIT", "text, 'text', 'int'", array_of(STRING), _split, "With a limit: of plain text."),
+    ScalarFunction(
+        "SPLIT", "text, 'text', 'int'", array_of(STRING), _split, "With a limit, the pattern must be plain text."
+    ),
 )

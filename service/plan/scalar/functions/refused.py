@@ -1,27 +1,27 @@
-"""Functions of Spark, Flink and others that are refused, with the reason and what to write instead."""
+"""Functions of Spark, Flink and other systems that are refused, with the reason or the replacement."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_CLOCK = "it would give another value when the row is taken back: use a time that is a column of the row"
-_CHANCE = "it would give another value when the row is taken back: make it where the row is made"
-_ENVIRONMENT = "it tells about the session, not about the row"
-_SKETCH = "a sketch is bytes of a library of the JVM: write the exact aggregate, or APPROX_COUNT_DISTINCT"
-_FOREIGN = "a topic's schema names the form of its values: none is read out of a column"
-_XML = "XML is taken apart where the row is made: send the fields, or JSON"
-_VARIANT = "there is no VARIANT: read JSON by GET_JSON_OBJECT or FROM_JSON, write it by TO_JSON"
-_PLACE = "there are no types of geometry"
-_JVM = "there is no JVM where expressions run"
-_KEYS = "keys do not belong into SQL"
-_STOP = "a query does not stop by itself: write a WHERE, or check the data where it is made"
-_ROWS = "it makes several rows of one"
-_TIME = "Spark itself has its type TIME turned off: send a TIMESTAMP, or microseconds"
+_CLOCK = "it would return another value when the row is retracted; use a time that is a column of the row"
+_CHANCE = "it would return another value when the row is retracted; compute it in the producer"
+_ENVIRONMENT = "it depends on the session, not on the row"
+_SKETCH = "a sketch is in the format of a JVM library; write the exact aggregate, or APPROX_COUNT_DISTINCT"
+_FOREIGN = "the format of a topic is declared by its schema; other formats cannot be read from a column"
+_XML = "XML must be parsed in the producer; send the fields, or JSON"
+_VARIANT = "there is no type VARIANT; read JSON by GET_JSON_OBJECT or FROM_JSON, and write it by TO_JSON"
+_PLACE = "there are no geometry types"
+_JVM = "there is no JVM where expressions are evaluated"
+_KEYS = "secret keys do not belong in SQL"
+_STOP = "a query cannot stop itself; write a WHERE, or check the data in the producer"
+_ROWS = "it returns several rows for one"
+_TIME = "the type TIME is turned off in Spark; send a TIMESTAMP, or microseconds"
 _SCHEMA = (
-    "it tells about the plan, not about the row: `rowkind explain` shows types, FROM_JSON takes a schema written out"
+    "it depends on the plan, not on the row; `rowkind explain` shows types, and FROM_JSON takes a schema as a literal"
 )
-_NANOS = "there are no nanoseconds: write UNIX_MICROS or TIMESTAMP_MICROS"
-_VECTOR = "its last digits depend on an order of adding FLOATs that is Spark's own: write AGGREGATE, or ZIP_WITH"
+_NANOS = "nanoseconds are not supported; write UNIX_MICROS or TIMESTAMP_MICROS"
+_VECTOR = "its last digits depend on the order in which Spark adds FLOATs; write AGGREGATE, or ZIP_WITH"
 
 SENSELESS = frozenset(
     (
@@ -42,34 +42,33 @@ SENSELESS = frozenset(
         _SCHEMA,
     )
 )
-"""Reasons for which a function has no meaning in a query whose result is kept up to date, or none without the JVM."""
+"""Reasons why a function has no meaning in a query whose result is kept up to date, or none without the JVM."""
 
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("NOW", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE", "CURDATE", "CURRENT_TIME", "LOCALTIME",
          "UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP", "CURRENT_ROW_TIMESTAMP"), _CLOCK),
-    "PROCTIME": "the time at which a row is processed stands in the SELECT list: select it in a derived table or a "
-                "view, and use that column",
+    "PROCTIME": "it is allowed only as a column of the SELECT list; select it in a derived table or a view",
     **dict.fromkeys(("RAND", "RANDOM", "RANDN", "UUID", "RANDSTR", "UNIFORM", "RAND_INTEGER",
                      "MONOTONICALLY_INCREASING_ID"), _CHANCE),
     **dict.fromkeys(
         ("CURRENT_USER", "USER", "SESSION_USER", "CURRENT_DATABASE", "CURRENT_SCHEMA", "CURRENT_CATALOG", "VERSION",
          "CURRENT_TIMEZONE", "CURRENT_PATH", "SPARK_PARTITION_ID", "INPUT_FILE_NAME", "INPUT_FILE_BLOCK_START",
          "INPUT_FILE_BLOCK_LENGTH"), _ENVIRONMENT),
-    "SENTENCES": "where a sentence ends is a matter of Java's tables: write SPLIT",
+    "SENTENCES": "the end of a sentence depends on Java's tables; write SPLIT",
     "FROM_CSV": "write SPLIT or SPLIT_PART, and CAST",
     "SHUFFLE": _CHANCE,
     **dict.fromkeys(("EXPLODE", "EXPLODE_OUTER", "POSEXPLODE", "POSEXPLODE_OUTER", "INLINE", "INLINE_OUTER", "UNNEST"),
                     _ROWS),
-    "STACK": "write a SELECT for each of the rows, and UNION ALL between them",
+    "STACK": "write one SELECT for each row, and UNION ALL between them",
     "JSON_TUPLE": "write GET_JSON_OBJECT for each column",
     **dict.fromkeys(("VARIANT_EXPLODE", "VARIANT_EXPLODE_OUTER"), _VARIANT),
     "MURMUR_HASH": "write HASH",
     **dict.fromkeys(("TUMBLE", "HOP", "SESSION", "CUMULATE", "WINDOW", "SESSION_WINDOW", "WINDOW_TIME"),
-                    "windows of time stand in GROUP BY, in the SELECT list, and as table functions in FROM: put rows "
-                    "in them in a derived table"),
+                    "time windows are allowed in GROUP BY, in the SELECT list, and as table functions in FROM; "
+                        "compute them in a derived table"),
     **dict.fromkeys(("MAKE_INTERVAL", "MAKE_DT_INTERVAL", "MAKE_YM_INTERVAL", "TRY_MAKE_INTERVAL"),
-                    "write the INTERVAL out, or TIMESTAMPADD(unit, number, time)"),
+                    "write an INTERVAL literal, or TIMESTAMPADD(unit, number, time)"),
     **dict.fromkeys(("SCHEMA_OF_JSON", "SCHEMA_OF_CSV", "TYPEOF"), _SCHEMA),
     **dict.fromkeys(("AES_ENCRYPT", "AES_DECRYPT", "TRY_AES_DECRYPT", "HMAC"), _KEYS),
     **dict.fromkeys(("JAVA_METHOD", "REFLECT", "TRY_REFLECT"), _JVM),
@@ -97,12 +96,12 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("UNIX_NANOS", "TIMESTAMP_NANOS"), _NANOS),
     **dict.fromkeys(("VECTOR_COSINE_SIMILARITY", "VECTOR_INNER_PRODUCT", "VECTOR_L2_DISTANCE", "VECTOR_NORM",
                      "VECTOR_NORMALIZE"), _VECTOR),
-    "COLLATE": "text is compared by its bytes, in the collation UTF8_BINARY",
+    "COLLATE": "text is always compared by its bytes (collation UTF8_BINARY)",
     ">>>": "write SHIFTRIGHTUNSIGNED",
     "TIME_BUCKET": "write DATE_TRUNC(unit, time), or TIMESTAMP_SECONDS(UNIX_SECONDS(time) DIV 900 * 900)",
     "TO_CSV": "write CONCAT_WS",
     **dict.fromkeys(("ASSERT_TRUE", "RAISE_ERROR"), _STOP),
-    # Flink's and other systems' names.
+    # Names from Flink and other systems.
     "ROW": "write STRUCT(a, b AS name), or NAMED_STRUCT",
     "SPLIT_INDEX": "write SPLIT_PART(text, delimiter, number), which counts from 1",
     "TO_BASE64": "write BASE64",
@@ -119,7 +118,7 @@ REFUSED: Mapping[str, str] = {
     "STRPOS": "write INSTR(text, part)",
     "JSON_EXISTS": "write GET_JSON_OBJECT(text, path) IS NOT NULL",
     **dict.fromkeys(("JSON_QUOTE", "JSON_UNQUOTE", "JSON_STRING", "JSON_OBJECT", "JSON_ARRAY"),
-                    "its text differs in detail"),
+                    "the resulting text would differ in details"),
     "ARRAY_SLICE": "write SLICE(array, start, length)",
     "ARRAY_CONCAT": "write CONCAT(array, array)",
     "ARRAY_REVERSE": "write REVERSE(array)",
@@ -131,7 +130,7 @@ REFUSED: Mapping[str, str] = {
     "IS_DECIMAL": "write TRY_CAST(text AS DOUBLE) IS NOT NULL",
     "ELEMENT": "write ELEMENT_AT(array, 1)",
     "COLLECT": "write COLLECT_LIST(value), or group by the value as well and write COUNT(*)",
-    "CURRENT_WATERMARK": "it is another when the row is taken back: compare with a time that is a column of the row",
+    "CURRENT_WATERMARK": "it would return another value when the row is retracted; compare with a time column",
     "GENERATE_SERIES": "write SEQUENCE(from, to) for an array, and EXPLODE around it for rows",
     "STRING_TO_ARRAY": "write SPLIT(text, pattern)",
     "TIMESTAMP_DIFF": "write TIMESTAMPDIFF(unit, from, to)",

@@ -1,4 +1,4 @@
-"""Functions of text. A position counts code points, from 1."""
+"""Functions on text. A position counts code points, from 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed
 from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, DOUBLE, INT, STRING, failure, family
 
-_SPARK_ORDER = "Spark's order: the characters to trim come first."
+_SPARK_ORDER = "As in Spark, the characters to trim come first."
 
 
 def _concatenated(arguments: Sequence[Typed]) -> str:
@@ -24,7 +24,10 @@ def _joined(arguments: Sequence[Typed]) -> str:
 
 
 def _substring(arguments: Sequence[Typed]) -> str:
-    """A plain substring where it is known to start within the text; Spark takes 0 for the first character too."""
+    """Return a plain substring if it is known to start within the text.
+
+    As in Spark, position 0 is the first character, too.
+    """
     text, start, *length = arguments
     numbers = [str(each.literal) for each in (start, *length)]
     if all(number.isdigit() for number in numbers):
@@ -55,13 +58,13 @@ def _chosen(arguments: Sequence[Typed]) -> str:
     return f"(CASE WHEN {number} IS NULL THEN NULL ELSE CASE {number} {whens} ELSE {bad} END END)"
 
 
-_URLS = "As java.net.URI takes it apart."
+_URLS = "Parsed like java.net.URI."
 _BINARY_LENGTH = "CAST(octet_length({0}) AS INTEGER)"
 
 FUNCTIONS = (
     ScalarFunction("UPPER UCASE", "text", STRING, "spark_upper({0})"),
     ScalarFunction("LOWER LCASE", "text", STRING, "spark_lower({0})"),
-    ScalarFunction("INITCAP", "text", STRING, "spark_capitals({0})", "Words are parted by spaces."),
+    ScalarFunction("INITCAP", "text", STRING, "spark_capitals({0})", "Only spaces separate words."),
     ScalarFunction("LENGTH CHAR_LENGTH CHARACTER_LENGTH LEN", "text", INT, "CAST(length({0}) AS INTEGER)"),
     ScalarFunction("LENGTH CHAR_LENGTH CHARACTER_LENGTH LEN", "binary", INT, _BINARY_LENGTH),
     ScalarFunction("OCTET_LENGTH", "text", INT, "CAST(strlen({0}) AS INTEGER)"),
@@ -74,13 +77,15 @@ FUNCTIONS = (
     ScalarFunction("BTRIM", "text, text", STRING, "trim({0}, {1})"),
     ScalarFunction("LTRIM", "text, text", STRING, "ltrim({1}, {0})", _SPARK_ORDER),
     ScalarFunction("RTRIM", "text, text", STRING, "rtrim({1}, {0})", _SPARK_ORDER),
-    ScalarFunction("SUBSTRING SUBSTR", "text, int", STRING, _substring, "0 is the first character too, -1 the last."),
+    ScalarFunction(
+        "SUBSTRING SUBSTR", "text, int", STRING, _substring, "0 also means the first character, -1 the last."
+    ),
     ScalarFunction("SUBSTRING SUBSTR", "text, int, int", STRING, _substring, "Also SUBSTRING(s FROM i FOR n)."),
     ScalarFunction("LEFT", "text, int", STRING, "left({0}, spark_count({1}))"),
     ScalarFunction("RIGHT", "text, int", STRING, "right({0}, spark_count({1}))"),
     ScalarFunction("CONCAT", "binary...", BINARY, lambda given: f"({' || '.join(each.sql for each in given)})"),
-    ScalarFunction("CONCAT", "any...", STRING, _concatenated, "Also ||. NULL if one is."),
-    ScalarFunction("CONCAT_WS", "text, any...", STRING, _joined, "Leaves out NULLs; not of arrays."),
+    ScalarFunction("CONCAT", "any...", STRING, _concatenated, "Also ||. NULL if any argument is NULL."),
+    ScalarFunction("CONCAT_WS", "text, any...", STRING, _joined, "Ignores NULLs; arrays are not supported."),
     ScalarFunction("REPEAT", "text, int", STRING, "repeat({0}, spark_count({1}))"),
     ScalarFunction("SPACE", "int", STRING, "repeat(' ', spark_count({0}))"),
     ScalarFunction("REPLACE", "text, text", STRING, "replace({0}, {1}, '')"),
@@ -122,7 +127,7 @@ FUNCTIONS = (
         "SPLIT_PART",
         "text, text, int",
         STRING,
-        # DuckDB's parts an empty delimiter into letters, and knows a part number 0.
+        # DuckDB's split_part splits into letters at an empty delimiter, and accepts part number 0.
         "(CASE WHEN {1} = '' OR {2} = 0 THEN spark_part({0}, {1}, {2}) ELSE split_part({0}, {1}, {2}) END)",
         "Negative numbers count from the end.",
     ),
@@ -142,7 +147,13 @@ FUNCTIONS = (
     ScalarFunction("JARO_WINKLER_SIMILARITY", "text, text", DOUBLE, "spark_similar({0}, {1})", close=True),
     ScalarFunction("QUOTE", "text", STRING, "spark_quoted({0})"),
     ScalarFunction("IS_VALID_UTF8", "text", BOOLEAN, "({0} IS NOT NULL OR NULL)", "Text is always valid here."),
-    ScalarFunction("VALIDATE_UTF8 TRY_VALIDATE_UTF8 MAKE_VALID_UTF8", "text", STRING, "{0}", "As above."),
+    ScalarFunction(
+        "VALIDATE_UTF8 TRY_VALIDATE_UTF8 MAKE_VALID_UTF8",
+        "text",
+        STRING,
+        "{0}",
+        "Returns the text, which is always valid.",
+    ),
     *(
         function
         for name, strict in (("PARSE_URL", "TRUE"), ("TRY_PARSE_URL", "FALSE"))
@@ -158,9 +169,11 @@ FUNCTIONS = (
     ScalarFunction(
         "FORMAT_STRING PRINTF", "'text', any...", STRING, format_texts.write, format_texts.NOTE, keeps_null=False
     ),
-    ScalarFunction("COLLATION", "text", STRING, "'SYSTEM.BUILTIN.UTF8_BINARY'", "There is no other.", keeps_null=False),
+    ScalarFunction(
+        "COLLATION", "text", STRING, "'SYSTEM.BUILTIN.UTF8_BINARY'", "This is the only collation.", keeps_null=False
+    ),
     ScalarFunction("MASK", "text", STRING, "spark_mask({0})"),
     ScalarFunction("LUHN_CHECK", "text", BOOLEAN, "spark_luhn({0})"),
     ScalarFunction("URL_ENCODE", "text", STRING, "spark_url_encode({0})"),
-    ScalarFunction("URL_DECODE", "text", STRING, "spark_url_decode({0})", "Bytes that are no UTF-8 become U+FFFD."),
+    ScalarFunction("URL_DECODE", "text", STRING, "spark_url_decode({0})", "Bytes that are not UTF-8 become U+FFFD."),
 )

@@ -1,7 +1,7 @@
-"""Patterns of dates and times, as Spark reads and writes them, in DuckDB's words.
+"""Translates Spark's patterns of dates and times into DuckDB's formats.
 
-A pattern is checked when the query is planned. What the letters may stand for in a text is checked by a regular
-expression, because DuckDB takes more than Spark does.
+A pattern is checked when the query is planned. A regular expression checks the text for each letter, because DuckDB
+accepts more than Spark does.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ _FIELDS: dict[str, tuple[str, str | None]] = {
 _FAR_YEAR = r"(\+\d{5,6}|-\d{4,6})"
 """Years that are not written with four digits."""
 
-"""What a run of letters is in DuckDB, and which texts Spark reads for it; None where it is only written."""
+"""In `_FIELDS`: the DuckDB format of each run of letters, and the texts that Spark reads for it; None if the letters
+can only be written."""
 
 
 def write(moment: str, pattern: str) -> str:
-    """The text of a TIMESTAMP. Raises Refusal."""
+    """Return SQL for a TIMESTAMP as text. Raises Refusal."""
     pieces = [(field, text.replace("%", "%%")) for field, text in _pieces(pattern)]
     found = "".join(text if field is None else _field(field, pattern)[0] for field, text in pieces)
-    # Outside of the years with four digits, as many as a year has.
+    # Outside the years with four digits, a year is written with as many digits as it has.
     far = "".join(
         text if field is None else "%-Y" if field == "y" else _field(field, pattern)[0] for field, text in pieces
     )
@@ -43,12 +44,15 @@ def write(moment: str, pattern: str) -> str:
 
 
 def formatted(moment: str, format_: str, far: str = "") -> str:
-    """The text of a TIMESTAMP in a format of DuckDB's `strftime`; `far` is the one in years without four digits."""
+    """Return SQL for a TIMESTAMP as text in a format of DuckDB's `strftime`.
+
+    `far` is the format for years that do not have four digits.
+    """
     return f"spark_written({moment}, {text_literal(format_)}, {text_literal(far or format_)})"
 
 
 def read(text: str, pattern: str, *, strict: bool) -> str:
-    """The TIMESTAMP in a text; another text fails, or is NULL if not `strict`. Raises Refusal."""
+    """Return SQL for the TIMESTAMP in a text; another text fails, or becomes NULL if not `strict`. Raises Refusal."""
     format_, shape, far = "", "", ""
     letters: list[str] = []
     for field, literal in _pieces(pattern):
@@ -59,16 +63,16 @@ def read(text: str, pattern: str, *, strict: bool) -> str:
             continue
         known, texts = _field(field, pattern)
         if texts is None:
-            raise Refusal(f"in the pattern {pattern!r}, {field} can be written but not read")
+            raise Refusal(f"in the pattern {pattern!r}, {field} can be used for writing but not for reading")
         format_ += known
-        # Names of months may be written in any case.
+        # Names of months may be written in upper or lower case.
         any_case = f"((?i:{texts}))" if field[0] in "Ma" and "|" in texts else f"({texts})"
         shape += any_case
         far += _FAR_YEAR if field[0] == "y" else any_case
         letters.append(field[0])
     _check_parts(letters, pattern)
     parsed = f"{'' if strict else 'try_'}strptime({text}, {text_literal(format_)})"
-    reason = f"'''' || {text} || ''' is not of the form {pattern.replace(chr(39), chr(39) * 2)}'"
+    reason = f"'''' || {text} || ''' does not match the pattern {pattern.replace(chr(39), chr(39) * 2)}'"
     bad = failure(reason, "TIMESTAMP") if strict else "NULL"
     matches = f"regexp_full_match({text}, {text_literal(shape)})"
     beyond = f"make_timestamp(spark_far_read({text}, {text_literal(far)}, '{''.join(letters)}'))"
@@ -77,28 +81,32 @@ def read(text: str, pattern: str, *, strict: bool) -> str:
 
 def _check_parts(letters: list[str], pattern: str) -> None:
     if len(set(letters)) < len(letters):
-        raise Refusal(f"the pattern {pattern!r} names a part twice")
+        raise Refusal(f"the pattern {pattern!r} contains a field twice")
     if "y" not in letters or ("d" in letters and "M" not in letters):
-        raise Refusal(f"the pattern {pattern!r} names no whole date: year, or year and month, or year, month and day")
+        raise Refusal(
+            f"the pattern {pattern!r} needs a complete date: a year, a year and a month, or a year, a month and a day"
+        )
     if ("h" in letters) != ("a" in letters) or ("h" in letters and "H" in letters):
-        raise Refusal(f"in the pattern {pattern!r}, h and a go together; write H for hours from 0 to 23")
+        raise Refusal(
+            f"in the pattern {pattern!r}, h and a must be used together and without H; write H for hours from 0 to 23"
+        )
     if "d" not in letters and set("Hhms") & set(letters):
-        raise Refusal(f"the pattern {pattern!r} has a time, but no whole date")
+        raise Refusal(f"the pattern {pattern!r} has a time without a complete date")
     if ("s" in letters and "m" not in letters) or ("S" in letters and "s" not in letters):
-        raise Refusal(f"the pattern {pattern!r} leaves out a part of the time")
+        raise Refusal(f"the pattern {pattern!r} has a gap between the fields of the time")
     if "m" in letters and not set("Hh") & set(letters):
-        raise Refusal(f"the pattern {pattern!r} leaves out the hour")
+        raise Refusal(f"the pattern {pattern!r} has no hour")
 
 
 def _field(field: str, pattern: str) -> tuple[str, str | None]:
     known = _FIELDS.get(field)
     if known is None:
-        raise Refusal(f"{field} in the pattern {pattern!r} is not supported: there is {', '.join(_FIELDS)}")
+        raise Refusal(f"{field} in the pattern {pattern!r} is not supported; supported: {', '.join(_FIELDS)}")
     return known
 
 
 def _pieces(pattern: str) -> Iterator[tuple[str | None, str]]:
-    """The runs of letters, and the text between them with quotes resolved."""
+    """Yield the runs of letters, and the text between them with quotes resolved."""
     at = 0
     while at < len(pattern):
         letter = pattern[at]
@@ -113,7 +121,7 @@ def _pieces(pattern: str) -> Iterator[tuple[str | None, str]]:
             text = ""
             while True:
                 if end >= len(pattern):
-                    raise Refusal(f"in the pattern {pattern!r} a quotation mark is not closed")
+                    raise Refusal(f"a quotation mark in the pattern {pattern!r} is not closed")
                 if pattern[end] == "'":
                     if pattern[end + 1 : end + 2] != "'":
                         break

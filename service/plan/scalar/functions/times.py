@@ -1,4 +1,4 @@
-"""Functions of dates and timestamps. The time zone of every expression is UTC."""
+"""Functions on dates and timestamps. The time zone of every expression is UTC."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY",
 
 
 def plain(value: Typed) -> str:
-    """A date or timestamp as a TIMESTAMP of DuckDB, which knows no time zone."""
+    """Return a date or timestamp as a DuckDB TIMESTAMP, which has no time zone."""
     return value.sql if family(value.type) == "local" else f"CAST({value.sql} AS TIMESTAMP)"
 
 
 def _dated(value: Typed) -> str:
-    """The same, but a date as it is: later dates have no TIMESTAMP."""
+    """Return a timestamp as `plain` does, and a date unchanged: the range of DATE exceeds that of TIMESTAMP."""
     return value.sql if family(value.type) == "date" else plain(value)
 
 
@@ -57,7 +57,7 @@ def _instant(sql: str) -> str:
 def _unit(value: Typed, known: dict[str, str], what: str) -> str:
     found = known.get(str(value.literal).upper())
     if found is None:
-        raise Refusal(f"{value.literal} is no unit of {what}: there is {', '.join(known)}")
+        raise Refusal(f"{value.literal} is not a unit of {what}: units are {', '.join(known)}")
     return found
 
 
@@ -71,7 +71,7 @@ def _part(template: str) -> Callable[[Sequence[Typed]], str]:
 def _field_type(arguments: Sequence[Typed]) -> Type:
     """INT; DECIMAL(8,6) for SECOND."""
     seconds = decimal(8, 6)
-    assert seconds is not None, "it has few digits"
+    assert seconds is not None, "the precision is at most 38"
     return seconds if str(arguments[0].literal).upper() in _SECONDS else INT
 
 
@@ -123,7 +123,7 @@ def _next_day(arguments: Sequence[Typed]) -> str:
         number for number, full in enumerate(_WEEKDAYS, 1) if len(spelled) > 1 and spelled in (full, full[:2], full[:3])
     ]
     if not wanted:
-        raise Refusal(f"{name.literal} is no day of the week: write it in English, as in 'MON' or 'MONDAY'")
+        raise Refusal(f"{name.literal} is not a day of the week: write it in English, as in 'MON' or 'MONDAY'")
     return f"({day.sql} + CAST(1 + ({wanted[0]} - isodow({day.sql}) + 6) % 7 AS INTEGER))"
 
 
@@ -147,8 +147,8 @@ def _made_in(arguments: Sequence[Typed]) -> str:
 
 _MICROS = "epoch_us(CAST({0} AS TIMESTAMP))"
 _OF_SECONDS = "make_timestamp({0} * 1000000)"
-_READS = "The pattern is checked: yyyy MM dd HH mm ss and their kin, names of months, quoted text."
-_ZONES = "Names of regions and offsets."
+_READS = "The pattern is checked: yyyy MM dd HH mm ss and similar fields, names of months, quoted text."
+_ZONES = "Region names and offsets."
 
 FUNCTIONS = (
     ScalarFunction("YEAR", "moment", INT, _part("year({0})")),
@@ -158,10 +158,12 @@ FUNCTIONS = (
     ScalarFunction("DAYOFYEAR", "moment", INT, _part("dayofyear({0})")),
     ScalarFunction("DAYOFWEEK", "moment", INT, _part("dayofweek({0}) + 1"), "1 is Sunday."),
     ScalarFunction("WEEKDAY", "moment", INT, _part("isodow({0}) - 1"), "0 is Monday."),
-    ScalarFunction("WEEKOFYEAR", "moment", INT, _part("week({0})"), "Weeks of ISO 8601."),
+    ScalarFunction("WEEKOFYEAR", "moment", INT, _part("week({0})"), "ISO 8601 weeks."),
     ScalarFunction("HOUR", "moment", INT, _part("hour({0})")),
     ScalarFunction("MINUTE", "moment", INT, _part("minute({0})")),
-    ScalarFunction("SECOND", "moment", INT, _part("second({0})"), "Without the fraction; EXTRACT(SECOND …) has it."),
+    ScalarFunction(
+        "SECOND", "moment", INT, _part("second({0})"), "Without the fraction; EXTRACT(SECOND …) includes it."
+    ),
     ScalarFunction("EXTRACT DATE_PART DATEPART", "'text', moment", _field_type, _field, "Also EXTRACT(field FROM d)."),
     ScalarFunction("DAYNAME", "moment", STRING, lambda given: f"left(dayname({_dated(given[0])}), 3)"),
     ScalarFunction("MONTHNAME", "moment", STRING, lambda given: f"left(monthname({_dated(given[0])}), 3)"),
@@ -173,7 +175,7 @@ FUNCTIONS = (
     ScalarFunction("DATE_ADD DATEADD", "date, int", DATE, _days_added("+")),
     ScalarFunction("DATE_SUB", "date, int", DATE, _days_added("-")),
     ScalarFunction(
-        "TIMESTAMPADD DATEADD DATE_ADD", "unit, int, moment", _added_type, _added, "A date gives a TIMESTAMP."
+        "TIMESTAMPADD DATEADD DATE_ADD", "unit, int, moment", _added_type, _added, "Returns a TIMESTAMP for a date."
     ),
     ScalarFunction("DATEDIFF DATE_DIFF", "date, date", INT, "CAST({0} - {1} AS INTEGER)", "DATEDIFF(end, start)."),
     ScalarFunction(
@@ -194,7 +196,9 @@ FUNCTIONS = (
         for suffix in ("", "_LTZ")
     ),
     *(
-        ScalarFunction(names, f"int, int, int, int, int, double{zone}", maybe(type_), sql, "NULL where there is none.")
+        ScalarFunction(
+            names, f"int, int, int, int, int, double{zone}", maybe(type_), sql, "NULL if there is no such date."
+        )
         for names, type_, zone, sql in (
             ("TRY_MAKE_TIMESTAMP TRY_MAKE_TIMESTAMP_LTZ", TIMESTAMP, "", "TRY(CAST(spark_made({all}) AS TIMESTAMPTZ))"),
             ("TRY_MAKE_TIMESTAMP TRY_MAKE_TIMESTAMP_LTZ", TIMESTAMP, ", text", lambda given: f"TRY({_made_in(given)})"),

@@ -1,4 +1,4 @@
-"""Names of types as functions: INT(x) is CAST(x AS INT)."""
+"""Type names as functions: INT(x) is CAST(x AS INT)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from rowkind.service.plan.scalar.types import (  # fmt: skip
 
 
 def converted_to(value: Typed, to: Type, *, strict: bool = True) -> Typed:
-    """CAST, or TRY_CAST if not `strict`. Raises Refusal."""
+    """Compile CAST, or TRY_CAST if not `strict`. Raises Refusal."""
     if value.literal is not None and family(value.type) == "string":
         if (known := constant(value.literal, to)) is not None:
             return Typed(known, to)
         if strict and family(to) != "float":
-            raise Refusal(f"{value.literal!r} is no {to.sql}")
+            raise Refusal(f"{value.literal!r} is not a value of type {to.sql}")
     sql = cast(value.sql, value.type, to, strict=strict)
     if sql is None:
         raise Refusal(f"CAST from {value.type.sql} to {to.sql} is not supported, as in Spark")
@@ -45,7 +45,7 @@ def _to(names: str, to: Type, *, strict: bool = True) -> ScalarFunction:
 
 
 _TEN_DIGITS = decimal(10, 0)
-assert _TEN_DIGITS is not None, "it has few digits"
+assert _TEN_DIGITS is not None, "the precision is at most 38"
 
 FUNCTIONS = (
     _to("INT", INT),
