@@ -1,10 +1,10 @@
-# Every target sets up what it needs: a virtual environment in .venv, from the lock file, nothing global.
+# Every target sets up what it needs: a virtual environment in .venv, from the lock file. Nothing global is installed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# A job is a dozen processes that import the same modules; where nobody may keep them compiled, each compiles them anew.
+# A job has a dozen processes that import the same modules. Without cached bytecode each process would compile them.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -15,10 +15,10 @@ help: ## list the targets
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-# uv, which the lock file has, installs the rest of it in half of the processor time. It does not know pip's settings, so
-# where packages come from some other place by these, pip does it.
+# uv, which is in the lock file, installs the rest in half of the processor time. It does not read pip's settings, so if
+# uv fails because these name another package index, pip installs the packages.
 $(READY): requirements.lock pyproject.toml
-	@echo "setting up $(VENV) with what requirements.lock names; that takes a minute, once"
+	@echo "installing requirements.lock into $(VENV); this takes a minute, once"
 	$(PYTHON) -m venv $(VENV)
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.lock
 	$(PIP) --require-hashes -r $(VENV)/uv.lock
@@ -27,104 +27,104 @@ $(READY): requirements.lock pyproject.toml
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-setup: $(READY) ## make the virtual environment
+setup: $(READY) ## create the virtual environment
 
 demo: $(READY) ## run the main job on an embedded Kafka broker and watch it
 	$(BIN)/rowkind dev demo examples/orders-payments/job.yaml
 
-# tests/conftest.py says which tests stay together, and puts those first that take longest.
+# tests/conftest.py groups tests by worker, and runs the longest tests first.
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations 20 --durations-min 1
 
-quick: $(READY) ## the tests that need nothing but Python, with very few random cases
+quick: $(READY) ## run the tests that need only Python, with few random cases
 	ROWKIND_TEST_SEEDS=0.05 $(PYTEST) tests/unit tests/laws tests/oracle tests/plan tests/flink tests/matrix
 
-# Sessions of Spark start in half the time with it.
+# With this archive, Spark starts in half the time.
 $(VENV)/.warm: $(READY)
 	$(BIN)/python -m rowkind.service.processes.class_archive
 	@touch $@
 
-# The random tests look at the same cases each time, so that a third of them will do here: `make soak` is for many.
-test: lint $(VENV)/.warm ## static checks and all tests
+# Random tests use the same cases each time, so a third of the cases is enough here. `make soak` runs many.
+test: lint $(VENV)/.warm ## run static checks and all tests
 	ROWKIND_TEST_SEEDS=$${ROWKIND_TEST_SEEDS:-0.3} $(PYTEST)
 
 TIMES ?= 10
-soak: $(READY) ## the random tests, with TIMES=10 times as many cases
+soak: $(READY) ## run the random tests, with TIMES=10 times as many cases
 	ROWKIND_TEST_SEEDS=$(TIMES) $(PYTEST) tests/unit tests/laws tests/oracle tests/plan tests/flink tests/examples
 
-lint: $(READY) ## ruff and mypy, as in CI
+lint: $(READY) ## run ruff and mypy, as in CI
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Its theme would print a page about its successor.
-docs: $(READY) ## the site of docs, in .rowkind/site; a link that leads nowhere fails
+# Without this setting, the theme prints an advertisement for its successor.
+docs: $(READY) ## build the documentation site in .rowkind/site; broken links fail
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open .rowkind/site/index.html"
 
-pictures: $(READY) ## the pictures in the docs, taken anew; they need Chromium
+pictures: $(READY) ## take the pictures in the docs again; needs Chromium
 	$(BIN)/python -m tests.page.screenshots
 
-format: $(READY) ## let ruff format and mend what it can
+format: $(READY) ## format the code, and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 FAULTS ?= 30
-chaos: $(VENV)/.warm ## faults against running jobs, FAULTS=30 of them; ARGS="--seed 7 --only kill_java" and more, see --help
+chaos: $(VENV)/.warm ## inject FAULTS=30 faults into running jobs; ARGS="--seed 7 --only kill_java", ARGS="--help" lists more
 	$(BIN)/python -m tests.chaos --faults $(FAULTS) $(ARGS)
 
 STARTS ?= 300
-rewind: $(VENV)/.warm ## starts of a job from savepoints and older checkpoints, STARTS=300 of them; ARGS="--seed 7"
+rewind: $(VENV)/.warm ## start a job STARTS=300 times from savepoints and older checkpoints; ARGS="--seed 7"
 	$(BIN)/python -m tests.chaos.rewind --starts $(STARTS) $(ARGS)
 
 SIGNALS ?= 100
-terminate: $(VENV)/.warm ## SIGTERM or SIGINT at random moments of a job's life, SIGNALS=100 of them; ARGS="--seed 7"
+terminate: $(VENV)/.warm ## send a job SIGTERM or SIGINT at random times, SIGNALS=100 times; ARGS="--seed 7"
 	$(BIN)/python -m tests.chaos.terminate --times $(SIGNALS) $(ARGS)
 
 LOSSES ?= 24
-cluster: $(VENV)/.warm ## losses of a job on a Spark cluster, LOSSES=24 of them; ARGS="--seed 7 --only lose_machine"
+cluster: $(VENV)/.warm ## inject LOSSES=24 losses into a job on a Spark cluster; ARGS="--seed 7 --only lose_machine"
 	$(BIN)/python -m tests.cluster --losses $(LOSSES) $(ARGS)
 
-kubernetes: $(READY) ## build the API server that tests of Kubernetes need, once; needs Go, and takes minutes
+kubernetes: $(READY) ## build the API server for the Kubernetes tests, once; needs Go, and takes minutes
 	GOFLAGS="-p=1 $(GOFLAGS)" $(BIN)/python -m tests.cluster.control_plane
 
 SEEDS ?= 500
-fuzz: $(READY) ## random jobs against DuckDB, and in every cut; SEEDS=2000 or SEEDS=5000-7000, ARGS="--help" tells of more
+fuzz: $(READY) ## compare random jobs with DuckDB, and with other batch boundaries; SEEDS=2000 or SEEDS=5000-7000, ARGS="--help"
 	$(BIN)/python -m tests.fuzz $(SEEDS) $(ARGS)
 	$(BIN)/python -m tests.fuzz $(SEEDS) $(ARGS) --of cuts
 
-bench: $(READY) ## the benchmarks: operators, state, and every query from Kafka to Kafka
+bench: $(READY) ## run the benchmarks: operators, state, and queries from Kafka to Kafka
 	$(BIN)/python -m tests.bench
 
-bench-compare: $(READY) ## Rowkind and Flink SQL in turn on the same topics; ARGS="--help" tells of sections and sizes
+bench-compare: $(READY) ## compare Rowkind with Flink SQL on the same topics; ARGS="--help" lists sections and sizes
 	$(BIN)/python -m tests.bench.compare $(ARGS)
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-header --no-annotate
 
-lock: $(READY) ## resolve the dependencies anew: for development, and without the tools for the image
+lock: $(READY) ## update the lock files, for development and for the image
 	$(LOCK) --extra dev --extra traces --output-file requirements.lock pyproject.toml
 	$(LOCK) --extra traces --constraint requirements.lock --output-file deploy/requirements.lock pyproject.toml
 
-# What only looks at the lock file need not be in it.
-audit: $(READY) ## known vulnerabilities of what the image holds, and its bill of materials as .rowkind/sbom.json
+# Tools that only read the lock file are not in it.
+audit: $(READY) ## check the image's packages for known vulnerabilities; writes the bill of materials .rowkind/sbom.json
 	$(PYTHON) -m venv $(VENV)/audit
 	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0 pip-audit==2.10.1
 	mkdir -p .rowkind
 	$(VENV)/audit/bin/cyclonedx-py requirements --output-file .rowkind/sbom.json deploy/requirements.lock
 	$(VENV)/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement deploy/requirements.lock
 
-licences: $(READY) ## the licences of what the image holds, into docs/licences.md
+licences: $(READY) ## write the licences of the image's packages to docs/licences.md
 	$(PYTHON) -m venv $(VENV)/audit
 	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-licenses==5.5.5
 	$(VENV)/audit/bin/pip-licenses --python $(BIN)/python --from mixed --format markdown \
 		--packages $$(sed -n 's/^\([a-z0-9-]*\)==.*/\1/p' deploy/requirements.lock) > .licences
-	{ printf '# Licences\n\nOf the Python packages in the image, as each tells them (`make licences` writes this page). Those of\n'; \
-		printf 'the libraries in Java are in the folder `licenses` of Spark.\n\n'; cat .licences; } > docs/licences.md
+	{ printf '# Licences\n\nThe licences of the Python packages in the image, as each package declares them. `make licences` writes this\n'; \
+		printf 'page. The folder `licenses` of Spark has the licences of the Java libraries.\n\n'; cat .licences; } > docs/licences.md
 	rm .licences
 
-dist: $(READY) ## the wheel and the source archive, into dist; whoever builds a commit has the same wheel
+dist: $(READY) ## build the wheel and the source archive in dist; builds are reproducible
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/uv build --quiet --no-build-isolation --out-dir dist
 
-clean: ## remove everything that was made here
+clean: ## remove all generated files
 	rm -rf $(VENV) .rowkind build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

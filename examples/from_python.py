@@ -1,7 +1,7 @@
-"""Rowkind from Python: `python from_python.py orders-payments/job.yaml`, with the job's topics there.
+"""Use Rowkind from Python: `python from_python.py orders-payments/job.yaml`. The job's topics must exist.
 
-Puts an order into the table `orders`, changes it, and prints the changes and the rows that are in its topic then. What
-a sink holds is read in the same way.
+The script inserts an order into the table `orders`, updates it, and prints the changes and the rows in the table's
+topic. A sink is read in the same way.
 """
 
 import sys

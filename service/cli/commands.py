@@ -1,6 +1,6 @@
-"""The command `rowkind`, and the one place where an error becomes a message and an exit code.
+"""The command `rowkind`, and the only place where an error becomes a message and an exit code.
 
-Commands load what they need when they run, so that `rowkind try` starts in well under a second.
+Commands import modules only when they run, so that `rowkind try` starts in well under a second.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ _EPILOG = """
 
 \b
 Exit codes:
-  0  it went well, or was asked to stop
-  1  it could not start here, or a query failed; nothing is lost, the next start does the batch again;
-     of `import`, something of the script is missing in the job file
-  2  the job or other input is refused; the message says where and why
+  0  success, or stopped on request
+  1  the command could not start here, or a query failed; nothing is lost, the next start repeats the batch;
+     for `import`: the job file lacks a part of the script
+  2  the job or another input is refused; the message says where and why
   3  the broker or the registry cannot be reached
   4  a bug in Rowkind
 """
 
 _BUG = """
-This is a bug in Rowkind, not in your job. Nothing is lost: what was not committed is done again at the next start.
-Please report it with the lines above, the job file without its secrets, and this line, at
-https://github.com/rowkind/rowkind/issues
+This is a bug in Rowkind, not in your job. Nothing is lost: the next start repeats uncommitted work.
+Please report it at https://github.com/rowkind/rowkind/issues, with the lines above, the job file without its secrets,
+and this line:
 """
 
 
 class _Commands(click.Group):
-    """The commands; the one place where an error becomes a message and an exit code."""
+    """The group of commands, and the only place where an error becomes a message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. What a user can mend ends as one message, without a stack trace; the rest is a bug."""
+        """Run the command. An error that the user can fix ends as a message without a stack trace; others are bugs."""
         try:
             return super().invoke(ctx)
         except RowkindError as error:
             fail(str(error), error.exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click's own business
-        except Exception:  # noqa: BLE001 - whatever it is, it is ours to mend
+            raise  # click handles these
+        except Exception:  # noqa: BLE001 - any other exception is a bug in Rowkind
             traceback.print_exc()
             fail(f"{_BUG.strip()}\n{environment()}", BUG)
 
@@ -60,22 +60,27 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
 @click.group(
     cls=_Commands,
     epilog=calls(
-        "rowkind examples                                  the jobs that come with it",
-        "rowkind try job.yaml --changes changes.jsonl      a query over a file, without Kafka",
-        "rowkind explain job.yaml                          how it would be kept up to date",
-        "rowkind run job.yaml                              keep it up to date",
-        "rowkind top                                       what a running job does",
+        "rowkind examples                                  list the example jobs",
+        "rowkind try job.yaml --changes changes.jsonl      run a query over a file, without Kafka",
+        "rowkind explain job.yaml                          show the plan",
+        "rowkind run job.yaml                              run the job",
+        "rowkind top                                       show a running job",
     )
     + _EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Print what runs here."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Print the versions of Rowkind, Python, Spark, Java and librdkafka.",
 )
 def main() -> None:
     """Keep the results of streaming SQL up to date, from Kafka changelogs to Kafka changelogs."""
-    # Loading and planning make objects that stay. To look through them for garbage at Python's usual pace took a tenth
-    # of the time of `check`.
+    # Loading and planning create objects that stay alive. Collecting garbage at Python's default rate took a tenth of
+    # the run time of `check`.
     gc.set_threshold(50_000)
 
 

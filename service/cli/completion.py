@@ -1,4 +1,4 @@
-"""`rowkind completion`: what a shell needs to complete commands, options, files, and names in a job file."""
+"""`rowkind completion`: shell completion of commands, options, files, and names in a job file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from click.shell_completion import get_completion_class
 from rowkind.service.cli.job_file import calls
 
 _VARIABLE = "_ROWKIND_COMPLETE"
-"""By which click tells a shell's question from a command."""
+"""The environment variable by which click distinguishes a shell's completion request from a command."""
 
 Completes = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def names(*sections: str) -> Completes:
-    """Completes the names in these sections of the job file that stands before on the line, such as its sinks."""
+    """Return a completer for the names in these sections, such as sinks, of the job file earlier on the line."""
 
     def complete(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
         return [name for name in _names(context, sections) if name.startswith(begun)]
@@ -29,7 +29,7 @@ def _names(context: click.Context, sections: Sequence[str]) -> list[str]:
     from rowkind.service.job.errors import JobError  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.job.load import named  # noqa: PLC0415 -- as above
 
-    # Before an option without its value, click has not looked at the arguments yet.
+    # When an option lacks its value, click has not parsed the arguments yet.
     file = context.params.get("job_file") or next(iter(context.args), None)
     try:
         return [] if file is None else named(Path(file), *sections)
@@ -47,7 +47,7 @@ def _names(context: click.Context, sections: Sequence[str]) -> list[str]:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script that lets SHELL complete commands, options and files."""
+    """Print a completion script for SHELL. It completes commands, options, files and names."""
     kind = get_completion_class(shell)
     assert kind is not None, "click knows the shells that are offered"
     click.echo(kind(context.find_root().command, {}, "rowkind", _VARIABLE).source())

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @click.command(epilog=calls("rowkind check job.yaml", "rowkind check flink-script.sql"))
 @JOB
 def check(job_file: Path) -> None:
-    """Read the job and plan its queries, without touching a broker.
+    """Read the job and plan its queries. No broker is needed.
 
-    Of a script in Flink's SQL, a file *.sql, print the job file that it would be, as `rowkind import` does.
+    For a Flink SQL script, a file *.sql, print the job file that `rowkind import` would write.
     """
     from rowkind.service.plan.lints import lints  # noqa: PLC0415 -- loaded when it is needed
 
@@ -35,7 +35,8 @@ def check(job_file: Path) -> None:
     for each in found:
         warn(each)
     sinks = f"{len(job.sinks)} {'sink' if len(job.sinks) == 1 else 'sinks'} planned"
-    click.echo(f"{job_file}: {sinks}, {'but see above' if found else 'nothing to complain about'}")
+    warnings = f"{len(found)} {'warning' if len(found) == 1 else 'warnings'}, see above"
+    click.echo(f"{job_file}: {sinks}. {warnings if found else 'No problems found'}.")
 
 
 @click.command(
@@ -46,17 +47,17 @@ def check(job_file: Path) -> None:
     )
 )
 @JOB
-@click.option("--sink", metavar="NAME", shell_complete=names("sinks"), help="Only this sink.")
+@click.option("--sink", metavar="NAME", shell_complete=names("sinks"), help="Show only this sink.")
 @click.option(
     "--format",
     "form",
     default="text",
     show_default=True,
     type=click.Choice(["text", "json", "mermaid", "html"]),
-    help="A tree to read, a document for programs, a flowchart, or a page for a browser.",
+    help="Output format: a text tree, a JSON document, a Mermaid flowchart, or an HTML page.",
 )
 def explain(job_file: Path, sink: str | None, form: Format) -> None:
-    """Show the plan of every query: keys, changelog modes, state, and advice."""
+    """Show the plan of every query. It includes keys, changelog modes, state, and advice."""
     from rowkind.service.plan.explain.render import render  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- as above
 
@@ -69,13 +70,13 @@ def explain(job_file: Path, sink: str | None, form: Format) -> None:
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Keeps pyarrow and DuckDB from loading pandas, half a second, to see whether what they are given is some of it.
+    """Import hook that hides pandas. pyarrow and DuckDB would load it, in 0.5 s, only to check their arguments' types.
 
-    It is not for jobs with functions, which may give them some.
+    It is not used for jobs with Python functions, which may pass pandas objects.
     """
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002 - Python's interface
-        """There is no such module."""
+        """Raise ModuleNotFoundError for pandas."""
         if fullname == "pandas":
             raise ModuleNotFoundError(fullname)
 
@@ -94,28 +95,29 @@ class _WithoutPandas(MetaPathFinder):
     metavar="FILE",
     required=True,
     type=click.File(encoding="utf-8"),
-    help='JSON lines, {"table": "orders", "op": "+I", "row": {…}}; - for standard input.',
+    help='File of changes as JSON lines, {"table": "orders", "op": "+I", "row": {…}}; - for standard input.',
 )
 @click.option(
     "--sink",
     metavar="NAME",
     shell_complete=names("sinks"),
-    help="The sink whose query to run; needed where a job has several.",
+    help="Run the query of this sink. Required if the job has several sinks.",
 )
 @click.option("--batch-rows", metavar="N", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "spark"]))
-@click.option("--fold", is_flag=True, help="Print the rows that are left in the end instead of the changes.")
-@click.option("--open", "open_", is_flag=True, help="Leave time where it is at the end of the file.")
+@click.option("--fold", is_flag=True, help="Print the rows that remain at the end instead of the changes.")
+@click.option("--open", "open_", is_flag=True, help="Do not advance time at the end of the file.")
 def try_(
     job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine: str, *, fold: bool, open_: bool
 ) -> None:
     """Run a query over a file of changes, without Kafka.
 
-    The changes are taken in order, in batches of N lines. Decimals are written as text, timestamps as ISO-8601 (UTC)
-    or milliseconds since the epoch. Prints one JSON object for each change of the result, or row with --fold.
+    The changes are processed in order, in batches of N lines. Write decimals as strings, and timestamps as ISO-8601
+    (UTC) or milliseconds since the epoch. Prints one JSON object for each change of the result, or with --fold for each
+    row that remains.
 
-    A line {"clock": "2026-01-31T12:00:00Z"} sets the clock for the changes behind it. The end of the file is the end of
-    time: every watermark passes everything, and PROCTIME() too, unless --open leaves it where it is.
+    A line {"clock": "2026-01-31T12:00:00Z"} sets the clock for the changes after it. At the end of the file, all
+    watermarks and PROCTIME() advance past everything, unless --open leaves them where they are.
     """
     from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.query import trial  # noqa: PLC0415 -- as above
@@ -144,17 +146,19 @@ def try_(
 
 @click.command("import", epilog=calls("rowkind import flink-script.sql", "rowkind import flink-script.sql -o job.yaml"))
 @click.argument("script", metavar="SCRIPT", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("-o", "--output", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False), help="Write it there.")
-@click.option("--overwrite", is_flag=True, help="Write it there also if there is such a file.")
+@click.option(
+    "-o", "--output", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False), help="Write the job file here."
+)
+@click.option("--overwrite", is_flag=True, help="Overwrite an existing file.")
 def import_(script: Path, output: Path | None, *, overwrite: bool) -> None:
-    """Make a job file of a script in Flink's SQL: its tables, views and INSERT INTOs.
+    """Convert a Flink SQL script to a job file. It converts tables, views and INSERT INTOs.
 
-    What the job file does not say as the script does stands in its comments and on standard error, each with its line
-    and column. Ends with 0 if the job does all that the script does, with 1 if something is missing in it, and with 2
-    if the script is no job at all.
+    Every difference from the script is reported in the job file's comments and, with its line and column, on standard
+    error. The exit code is 0 if the job does everything that the script does, 1 if something is missing, and 2 if the
+    script cannot be converted.
     """
     if output is not None and output.exists() and not overwrite:
-        fail(f"{output} is there already: choose another name, or say --overwrite", REFUSED)
+        fail(f"{output} already exists: choose another name, or use --overwrite", REFUSED)
     _import(script, output)
 
 
@@ -182,10 +186,10 @@ def _import(file: Path, output: Path | None) -> None:
 
 @click.command(epilog=calls("rowkind schema > job.schema.json"))
 def schema() -> None:
-    """Print the JSON Schema of a job file, by which an editor completes and checks one.
+    """Print the JSON Schema of job files. Editors use it to complete and check them.
 
-    A job file with the line `# yaml-language-server: $schema=job.schema.json` at its head is checked by the schema in
-    the file of that name beside it.
+    If a job file begins with the line `# yaml-language-server: $schema=job.schema.json`, the editor uses the schema
+    file of that name in the same folder.
     """
     from importlib.resources import files  # noqa: PLC0415 -- loaded when it is needed
 
@@ -194,7 +198,7 @@ def schema() -> None:
 
 @click.command()
 def examples() -> None:
-    """List the jobs that come with Rowkind; beside most lies a changes.jsonl to try them with."""
+    """List the example jobs that come with Rowkind. Most have a changes.jsonl in the same folder to try them with."""
     from importlib.resources import as_file, files  # noqa: PLC0415 -- loaded when it is needed
 
     with as_file(files("rowkind") / "examples") as folder:

@@ -1,8 +1,8 @@
-"""How a command tells what a job does while it runs: a view on a terminal, or lines, one a batch.
+"""The progress output of a command while a job runs: a live view on a terminal, or log lines, one per batch.
 
-- `view`: what the job does now stays in the last lines of the terminal, and what is logged goes by above it.
-- `lines`: what is logged with its time and level; a batch as `batch query=main number=12 seconds=0.41 …`.
-- `json`: the same, an object a line.
+- `view`: the job's status stays in the last lines of the terminal, and log lines scroll above it.
+- `lines`: log lines with time and level; a batch is `batch query=main number=12 seconds=0.41 …`.
+- `json`: the same, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ log = logging.getLogger("rowkind")
 
 
 def usual() -> LogForm:
-    """The view for people, on a terminal that can show it; lines where somebody else reads."""
+    """Return the default form: the view on a terminal that can show it, otherwise lines."""
     return "view" if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb" else "lines"
 
 
 @contextmanager
 def showing_progress(form: LogForm) -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
-    """What is logged inside is told so; gives what is to be entered while there is a job whose status can be asked."""
+    """Write log messages in this form inside the context.
+
+    Yields a function from a job's status function to a context manager, which shows the job's progress while entered.
+    """
     if form == "view":
         with _on_terminal() as view:
             yield view
@@ -51,7 +54,7 @@ def showing_progress(form: LogForm) -> Iterator[Callable[[Callable[[], JobStatus
 
 @contextmanager
 def _listening(handler: logging.Handler) -> Iterator[None]:
-    """What is logged inside goes to the handler; the libraries' own messages only from warnings on."""
+    """Send log messages inside the context to the handler. Of the libraries' messages, only warnings and above."""
     from rowkind.service.spark.console_filter import not_py4js  # noqa: PLC0415 -- loaded when it is needed
 
     handler.addFilter(not_py4js)
@@ -70,7 +73,7 @@ def _on_terminal() -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
 
     from rowkind.service.cli.screen import screen  # noqa: PLC0415 -- as above
 
-    # Standard error is for a while not what it is now, when Spark starts.
+    # Keep a copy of standard error, because it is redirected for a while when Spark starts.
     with os.fdopen(os.dup(2), "w", encoding="utf-8") as terminal:
         console = Console(file=terminal)
 
@@ -97,7 +100,7 @@ def _on_terminal() -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
 
 @contextmanager
 def _batches(status: Callable[[], JobStatus]) -> Iterator[None]:
-    """Log every batch that ends meanwhile."""
+    """Log every batch that ends inside the context."""
     told: dict[str, int] = {}
 
     def tell() -> None:
@@ -133,18 +136,18 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class _LineFormatter(logging.Formatter):
-    """A line, its fields behind the message as `name=value`, by which they can be found."""
+    """Formats a record as one line, with its fields after the message as `name=value`, for searching."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         return " ".join([super().format(record), *(f"{name}={value}" for name, value in _fields(record).items())])
 
 
 class _JsonFormatter(logging.Formatter):
-    """An object a line: time, level, message, and its fields."""
+    """Formats a record as one JSON object: time, level, message, and its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         said = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

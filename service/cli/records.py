@@ -1,4 +1,4 @@
-"""Commands that put rows into topics and take them out: `rowkind produce | consume`."""
+"""Commands that write rows to topics and read them: `rowkind produce | consume`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _COLOURS = {"+I": "green", "+U": "green", "-U": "yellow", "-D": "red"}
 @click.argument("table", shell_complete=names("tables"))
 @click.argument("file", type=click.File(encoding="utf-8"), default="-")
 def produce(job_file: Path, table: str, file: Any) -> None:
-    """Write rows to the topic of TABLE, from FILE or standard input: a JSON object a line.
+    """Write rows to the topic of TABLE. They are read from FILE or standard input, one JSON object per line.
 
-    A line is a row, which comes, or {"op": "-D", "row": {…}}, as `consume` prints it.
+    A line is either a row to insert, or a change such as {"op": "-D", "row": {…}}, as `consume` prints it.
     """
     from rowkind.service.client.external_table import OutsideError  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.client.produce import Producer  # noqa: PLC0415 -- as above
@@ -71,12 +71,12 @@ def _change(line: str) -> tuple[str, Any]:
 )
 @JOB
 @click.argument("name", shell_complete=names("sinks", "tables"))
-@click.option("--follow", "-f", is_flag=True, help="Wait for more, until Ctrl-C.")
-@click.option("--fold", is_flag=True, help="The rows that are there instead of the changes that led to them.")
+@click.option("--follow", "-f", is_flag=True, help="Wait for more changes until Ctrl-C.")
+@click.option("--fold", is_flag=True, help="Print the current rows instead of the changes.")
 def consume(job_file: Path, name: str, *, follow: bool, fold: bool) -> None:
-    """Print the committed changes of the sink or table NAME: coloured on a terminal, else as JSON lines."""
+    """Print the committed changes of the sink or table NAME. If the output is not a terminal, it is JSON lines."""
     if follow and fold:
-        fail("--fold prints what there is now, so it cannot --follow", REFUSED)
+        fail("--fold and --follow cannot be combined: --fold prints the current rows and ends", REFUSED)
     from rowkind.service.client.consume import TopicFold, read  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.client.external_table import opened, readable_topic  # noqa: PLC0415 -- as above
 
@@ -86,7 +86,7 @@ def consume(job_file: Path, name: str, *, follow: bool, fold: bool) -> None:
     try:
         for chunk in read(job, of, follow=follow, tolerate=True):
             for letter in chunk.letters:
-                warn(f"offset {letter.offset} of partition {letter.partition} is no row: {letter.message}")
+                warn(f"offset {letter.offset} of partition {letter.partition} cannot be decoded: {letter.message}")
             if fold:
                 folded.add(chunk.rows)
             else:
@@ -104,7 +104,7 @@ def _print(rows: Rows, record: Record, key: tuple[str, ...]) -> None:
     for kind, row in zip(rows.kind.tolist(), decode(record, rows.payload), strict=True):
         symbol = SYMBOLS[kind]
         if key and symbol == "-D":
-            row = {name: row[name] for name in key}  # noqa: PLW2901 -- nothing else is known of it
+            row = {name: row[name] for name in key}  # noqa: PLW2901 -- a delete of an upsert topic has only the key
         if sys.stdout.isatty():
             text = json.dumps(row, ensure_ascii=False)
             click.echo(click.style(f"{symbol}  {text}", fg=_COLOURS[symbol]))

@@ -1,4 +1,4 @@
-"""Commands that run a job or look after its state: `rowkind run | rescale | savepoint | skip | diff | executor`."""
+"""Commands that run a job or manage its state: `rowkind run | rescale | savepoint | skip | diff | executor`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OnChange = Literal["tell", "upgrade"]
 
 
 def _of_this_machine(context: click.Context, _: click.Parameter, host: str) -> str:
-    """A host at which a port can be served, whichever is free."""
+    """Check that this machine can listen on the host's address. Raises click.BadParameter."""
     if not context.resilient_parsing:
         try:
             with socket.socket() as trial:
                 trial.bind((host, 0))
         except (OSError, UnicodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no name"
-            raise click.BadParameter(f"{host} is no address of this machine: {why}") from None
+            why = error.strerror if isinstance(error, OSError) else "it is not a host name"
+            raise click.BadParameter(f"{host} is not an address of this machine: {why}") from None
     return host
 
 
@@ -38,15 +38,19 @@ def _of_this_machine(context: click.Context, _: click.Parameter, host: str) -> s
     epilog=calls(
         "rowkind run job.yaml",
         "rowkind run job.yaml --port 0 --log json",
-        "rowkind run job.yaml --upgrade                 after the query has changed",
-        "rowkind run job.yaml --from /backup/monday     where the checkpoint is lost",
-        "rowkind run jobs/ --on-change upgrade          every job file of a folder, in one service",
+        "rowkind run job.yaml --upgrade                 after a query has changed",
+        "rowkind run job.yaml --from /backup/monday     if the checkpoint is lost",
+        "rowkind run jobs/ --on-change upgrade          run all job files of a folder in one service",
     )
 )
 @click.argument("path", metavar="JOB", type=click.Path(path_type=Path))
-@click.option("--master", metavar="URL", help="A Spark master instead of this process.")
+@click.option("--master", metavar="URL", help="Run tasks on this Spark master instead of this machine.")
 @click.option(
-    "--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Status and metrics; 0: any."
+    "--port",
+    default=8080,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port for status and metrics; 0 for any free port.",
 )
 @click.option(
     "--host",
@@ -55,22 +59,22 @@ def _of_this_machine(context: click.Context, _: click.Parameter, host: str) -> s
     callback=_of_this_machine,
     show_default=True,
     show_envvar=True,
-    help="The address of that port; 0.0.0.0: all there are.",
+    help="Address for status and metrics; 0.0.0.0 for all addresses of this machine.",
 )
-@click.option("--upgrade", is_flag=True, help="Rebuild what has changed since the checkpoint was written.")
-@click.option("--reset-state", is_flag=True, help="Rebuild everything.")
-@click.option("--from", "savepoint", metavar="FOLDER", help="Begin with a savepoint if there is no checkpoint.")
+@click.option("--upgrade", is_flag=True, help="Rebuild the queries that have changed since the checkpoint was written.")
+@click.option("--reset-state", is_flag=True, help="Rebuild all queries.")
+@click.option("--from", "savepoint", metavar="FOLDER", help="Start from this savepoint if there is no checkpoint.")
 @click.option(
     "--on-change",
     type=click.Choice(["tell", "upgrade"]),
-    help="When a job file changes: tell what would, or upgrade the job.  [default: tell, for a folder]",
+    help="If a job file changes: only report the effect (tell), or upgrade the job.  [default: tell, for a folder]",
 )
-@click.option("--stdin", is_flag=True, hidden=True, help="The text of JOB comes here, whatever its file says now.")
+@click.option("--stdin", is_flag=True, hidden=True, help="Read the text of JOB from standard input.")
 @click.option(
     "--log",
     "form",
     type=click.Choice(["view", "lines", "json"]),
-    help="What is told: a view of the job, lines, or objects of JSON, one a batch.  [default: view on a terminal]",
+    help="Progress: a live view, log lines, or JSON lines.  [default: view on a terminal, otherwise lines]",
 )
 def run(
     path: Path,
@@ -87,14 +91,14 @@ def run(
 ) -> None:
     """Run the job until SIGTERM or SIGINT. It ends within five seconds.
 
-    The batch in progress is finished, if it takes no longer; else it is done again at the next start.
+    The batch in progress is finished if it takes no longer. Otherwise it is repeated at the next start.
 
-    What is rebuilt reads its topics from where the job says, and writes nothing until it has read what there is. Then
-    its result topics are brought up to date in one transaction: what should not be there is taken back, what is missing
-    is added, everything else stays as it is. `rowkind diff` says what would be rebuilt.
+    A query that is rebuilt reads its topics from where the job says, and writes nothing until it has caught up. Then
+    its result topics are updated in one transaction: wrong rows are retracted, missing rows are inserted, and all other
+    rows stay unchanged. `rowkind diff` shows what would be rebuilt.
 
-    JOB is a job file, or a folder of them. The jobs of a folder have a process each and one port for all; they come and
-    go with their files.
+    JOB is a job file, or a folder of job files. Each job of a folder has its own process, and all share one port. A job
+    is started when its file is added to the folder, and stopped when the file is removed.
     """
     if path.is_dir() or on_change is not None:
         if reset_state or savepoint is not None:
@@ -120,15 +124,19 @@ def run(
 
 
 def _begin(job: Job, master: str | None) -> None:
-    """Start Spark in this process where it runs here, while the job is planned."""
+    """Start Spark in the background while the job is planned, unless it runs on another Spark master.
+
+    Ends the command if the job sets `memory` and there is a `master`.
+    """
     if master is None:
         from rowkind.service.spark.session import begin  # noqa: PLC0415 -- loaded when it is needed
 
         begin(job.checkpoint or "", job.budget)
     elif job.memory is not None:
         fail(
-            "`memory` divides the memory of one machine. With --master leave it out, and give driver and executors "
-            "theirs by Spark's settings, spark.executor.memory and spark.executor.memoryOverhead",
+            "`memory` cannot be combined with --master, because it divides the memory of one machine. Remove it, and "
+            "set the memory of driver and executors by Spark's settings, spark.executor.memory and "
+            "spark.executor.memoryOverhead",
             REFUSED,
         )
 
@@ -138,7 +146,7 @@ def _together(
 ) -> None:
     from rowkind.service.multi.service import run_together  # noqa: PLC0415 -- loaded when it is needed
 
-    # What several jobs tell goes by in lines.
+    # The live view shows a single job, so several jobs log lines.
     form = "json" if form == "json" else "lines"
     with showing_progress(form):
         run_together(path, upgrades=upgrades, options=[*options, "--log", form], host=host, port=port)
@@ -146,7 +154,7 @@ def _together(
 
 @click.command(hidden=True)
 def executor() -> None:
-    """Be an executor of Spark's. Spark starts it so, in a pod of a Kubernetes cluster."""
+    """Become a Spark executor. Spark calls this in a pod of a Kubernetes cluster."""
     from rowkind.service.spark.executor import become  # noqa: PLC0415 -- loaded when it is needed
 
     become()
@@ -154,10 +162,15 @@ def executor() -> None:
 
 @click.command(epilog=calls("rowkind rescale job.yaml --parallelism 8"))
 @JOB
-@click.option("--parallelism", type=click.IntRange(1, 1024), help="Instead of what the job says.")
-@click.option("--master", metavar="URL", help="A Spark master instead of this process.")
+@click.option(
+    "--parallelism", type=click.IntRange(1, 1024), help="Number of tasks.  [default: the job's `parallelism`]"
+)
+@click.option("--master", metavar="URL", help="Run tasks on this Spark master instead of this machine.")
 def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None:
-    """Move the job's state to as many partitions as the job has tasks. A run that is under way is ended."""
+    """Move the job's state to another number of tasks. A running instance of the job is stopped.
+
+    The number is the job's `parallelism`, unless --parallelism is given.
+    """
     with until_a_signal() as signals:
         job = load_job(job_file)
         job = job.model_copy(update={"parallelism": parallelism or job.parallelism})
@@ -169,14 +182,14 @@ def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None
             moves = process.RunOptions(master, "127.0.0.1", 0, "nothing", moves=True)
             process.run(job, plan, signals, moves, watch)
         if not signals.count:
-            click.echo(f"rescaled: the job runs with `parallelism: {job.parallelism}`")
+            click.echo(f"rescaled: the state is now divided for `parallelism: {job.parallelism}`")
 
 
 @click.command(epilog=calls("rowkind savepoint job.yaml /backup/monday"))
 @JOB
 @click.argument("folder")
 def savepoint(job_file: Path, folder: str) -> None:
-    """Copy the checkpoint of the job, which may run meanwhile, to FOLDER, for `run --from FOLDER`."""
+    """Copy the job's checkpoint to FOLDER. `run --from FOLDER` starts from the copy. The job may keep running."""
     job = load_job(job_file)
     job.check_runnable()
     from rowkind.service.checkpoint.savepoint import save  # noqa: PLC0415 -- loaded when it is needed
@@ -189,19 +202,23 @@ def savepoint(job_file: Path, folder: str) -> None:
 @JOB
 @click.argument("rows", nargs=-1, required=True, metavar="STEP:PARTITION:OFFSET…")
 def skip(job_file: Path, rows: tuple[str, ...]) -> None:
-    """Let the job, which failed on a row, go on without it: it becomes a dead letter. The failure says which row."""
+    """Skip rows on which the job failed. They become dead letters. The error message names the row to skip."""
     job = load_job(job_file)
     job.check_runnable()
     from rowkind.service.checkpoint.skip import skip as excuse  # noqa: PLC0415 -- loaded when it is needed
 
     names = excuse(job, rows)
-    click.echo(f"skipped: from the next start on, in {', '.join(names)}")
+    queries = "query" if len(names) == 1 else "queries"
+    click.echo(f"skipped from the next start on, in {queries} {', '.join(names)}")
 
 
 @click.command(epilog=calls("rowkind diff job.yaml"))
 @JOB
 def diff(job_file: Path) -> None:
-    """Say what `run --upgrade` would do: which sinks go on from the checkpoint, and which are rebuilt, and why."""
+    """Show what `run --upgrade` would do.
+
+    The output says which sinks continue from the checkpoint, which are rebuilt, and why.
+    """
     job = load_job(job_file)
     job.check_runnable()
     planned_queries(job)

@@ -1,4 +1,4 @@
-"""A running job on a terminal, in few lines: what it reads, does, keeps and writes, and what is wrong."""
+"""Show a running job on a terminal in a few lines: input, steps, state, output, and problems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rowkind.service.monitoring.status import (
     TableStatus,
 )
 from rowkind.service.web.overview import JobOverview, JobState, Overview
-from rowkind.service.web.quantities import amount, duration, rate, size
+from rowkind.service.web.quantities import amount, counted, duration, rate, size
 
 _COLOURS: dict[JobState, str] = {
     "starting": "blue",
@@ -37,8 +37,8 @@ _NUMBER_WIDTH = 8
 
 
 def screen(status: JobStatus) -> RenderableType:
-    """The job, its queries one below the other."""
-    head = Text.assemble((status.job, "bold"), (f"  for {duration(status.at - status.since)}", "dim"))
+    """Render a job: its queries one below the other, its progress, and its problems."""
+    head = Text.assemble((status.job, "bold"), (f"  up {duration(status.at - status.since)}", "dim"))
     if not status.queries:
         head.append("  Spark is starting", "blue")
     parts: list[RenderableType] = [head]
@@ -53,11 +53,11 @@ def screen(status: JobStatus) -> RenderableType:
 
 
 def screen_of_all(overview: Overview, url: str) -> RenderableType:
-    """The jobs of a service, a line each, and how to see more of one; `url` is where it was asked."""
+    """Render the jobs of a multi-job service, one line each, and how to see more of one; `url` is its address."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("job", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for name in ("in", "out", "to read", "last batch", "restarts"):
+    for name in ("in", "out", "lag", "last batch", "restarts"):
         table.add_column(name, justify="right", no_wrap=True)
     for job in overview.jobs:
         table.add_row(job.name, Text(job.state, _COLOURS[job.state]), *_numbers(job, overview.at))
@@ -66,7 +66,7 @@ def screen_of_all(overview: Overview, url: str) -> RenderableType:
         if job.error:
             remedy = f"\n  → {job.remedy}" if job.remedy else ""
             parts.append(Text.assemble((f"! {job.name}: {job.error}", "red"), remedy))
-    parts.append(Text(f"rowkind top {url}/jobs/NAME shows one of them", "dim"))
+    parts.append(Text(f"rowkind top {url}/jobs/NAME shows one job", "dim"))
     return Group(*parts)
 
 
@@ -89,25 +89,25 @@ def _lines(query: QueryStatus) -> Iterator[Text]:
         f"query {query.name} ",
         (query.state, _COLOURS[query.state]),
         f"  in {rate(query.read.rate)}  out {rate(query.written.rate)}",
-        f"  keeps {amount(kept)} rows, {size(stored)}" if kept else "",
+        f"  state {counted(kept, 'row')}, {size(stored)}" if kept else "",
     )
-    behind = "nothing to read"
+    behind = "up to date"
     if query.lag_rows:
-        old = f", the first {duration(query.lag_seconds)} old" if query.lag_seconds >= 1 else ""
-        behind = f"{amount(query.lag_rows)} rows to read{old}"
+        old = f", the oldest {duration(query.lag_seconds)} old" if query.lag_seconds >= 1 else ""
+        behind = f"lag {counted(query.lag_rows, 'row')}{old}"
     yield Text(f"  {behind}", "yellow" if query.lag_seconds >= OLD_SECONDS else "")
     if query.batches:
         most = max(batch.seconds for batch in query.batches) or 1.0
         bars = "".join(_BARS[int((len(_BARS) - 1) * batch.seconds / most)] for batch in query.batches[-20:])
-        numbers = f" batch {query.batches[-1].number:,}, usually {duration(query.usual_seconds)}"
+        numbers = f" batch {query.batches[-1].number:,}, median {duration(query.usual_seconds)}"
         yield Text.assemble("  ", (bars, "blue"), numbers)
 
 
 def _steps(query: QueryStatus) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    # Where there is no room for all, the remarks go first.
+    # If the terminal is too narrow, the remarks column is cut first.
     table.add_column("  step", no_wrap=True, min_width=_STEP_WIDTH)
-    for name in ("in", "out", "kept"):
+    for name in ("in", "out", "state"):
         table.add_column(name, justify="right", no_wrap=True, min_width=_NUMBER_WIDTH)
     table.add_column("", no_wrap=True)
     for each in query.tables:
@@ -122,17 +122,17 @@ def _steps(query: QueryStatus) -> Table:
 
 
 def _of_table(table: TableStatus) -> Iterator[str]:
-    """What is to be known of it, the worst first: there may not be room for all."""
+    """Yield remarks about a table, the most severe first, because there may not be room for all."""
     if letters := sum(table.dead_letters.values()):
-        yield f"{letters:,} dead letters"
+        yield counted(letters, "dead letter")
     if table.lag_rows:
-        yield f"{amount(table.lag_rows)} to read"
+        yield f"lag {amount(table.lag_rows)}"
     if table.watermark_lag is not None:
         yield f"watermark {duration(table.watermark_lag)} behind"
 
 
 def _of_operator(operator: OperatorStatus) -> Iterator[str]:
-    """As above."""
+    """Yield remarks about an operator, the most severe first."""
     for what, rows in (("failed", operator.failed), ("unmatched", operator.unmatched), ("late", operator.late)):
         if rows:
             yield f"{rows:,} {what}"
@@ -141,14 +141,14 @@ def _of_operator(operator: OperatorStatus) -> Iterator[str]:
 
 
 def _progress(status: JobStatus) -> list[RenderableType]:
-    """What takes long, each with a bar where it is known how much of it there is."""
+    """Render long-running work, with a progress bar where the total is known."""
     rows = Table.grid(padding=(0, 1))
     for query in status.queries:
         if query.left is not None and (query.state == "filling" or query.left > LONG_SECONDS):
-            what = "fills its state" if query.state == "filling" else "catches up"
+            what = "filling its state" if query.state == "filling" else "catching up"
             total = query.read.rows + query.lag_rows
             rows.add_row(
-                f"query {query.name} {what}",
+                f"{query.name}: {what}",
                 ProgressBar(total, query.read.rows, width=_BAR_WIDTH, complete_style="blue"),
                 f"{100 * query.read.rows / total:.0f} %, {duration(query.left)} left",
             )

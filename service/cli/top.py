@@ -1,4 +1,4 @@
-"""`rowkind top`: a running job on a terminal, by what its port says."""
+"""`rowkind top`: show a running job on a terminal, from the status on its HTTP port."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ _PATIENCE_SECONDS = 10.0
 @click.argument("url", default="http://127.0.0.1:8080")
 @click.option("--every", metavar="SECONDS", default=2.0, show_default=True, type=click.FloatRange(0.2, 3600))
 def top(url: str, every: float) -> None:
-    """Show what a running job does, at the URL of its status page, until Ctrl-C; of a service, what all of its jobs do.
+    """Show the status of a running job until Ctrl-C.
 
-    Where the output is no terminal, once. A certificate that the system does not know is trusted if SSL_CERT_FILE
-    names its authority.
+    URL is the address of its status page. For a multi-job service, the status of all jobs is shown.
+
+    If the output is not a terminal, the status is printed once. If the server's certificate is not trusted by the
+    system, set SSL_CERT_FILE to the file of its certificate authority.
     """
     from rich.console import Console, Group  # noqa: PLC0415 -- loaded when it is needed
     from rich.live import Live  # noqa: PLC0415 -- as above
@@ -60,24 +62,24 @@ def top(url: str, every: float) -> None:
                 shown = _drawn(url)
                 view.update(shown, refresh=True)
             except (NoStatusError, NoSuchJobError) as error:
-                # Whoever watches wants to see it come back.
-                view.update(Group(shown, Text(f"\n{error}; above is the last that it said", "red")), refresh=True)
+                # Keep polling, so that the view shows when the job is back.
+                view.update(Group(shown, Text(f"\n{error}; above is the last known status", "red")), refresh=True)
 
 
 class NoStatusError(RowkindError):
-    """There is no job at this address, or it does not want to talk to us. Look at the address and the login."""
+    """There is no job at this address, or it refuses the request. Check the address and the login."""
 
     exit_code = UNREACHABLE
 
 
 class NoSuchJobError(RowkindError):
-    """The service has no job of this name. Take one of those that it has."""
+    """The service has no job of this name. Use one of the names in the message."""
 
     exit_code = REFUSED
 
 
 def _drawn(url: str) -> RenderableType:
-    """What a job or a service says now, for a terminal. Raises NoStatusError and NoSuchJobError."""
+    """Fetch the status of a job or a service and render it. Raises NoStatusError and NoSuchJobError."""
     from rowkind.service.cli.screen import screen, screen_of_all  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- as above
 
@@ -86,7 +88,7 @@ def _drawn(url: str) -> RenderableType:
 
 
 def _asked(url: str) -> JobStatus | Overview:
-    """The same as data."""
+    """Fetch the status of a job or a service. Raises NoStatusError and NoSuchJobError."""
     from rowkind.service.monitoring.status import JobStatus  # noqa: PLC0415 -- as above
     from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- loaded when it is needed
 
@@ -100,40 +102,44 @@ def _asked(url: str) -> JobStatus | Overview:
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise NoStatusError(
-            f"nothing answers at {_shown(url)} ({reason}): is the job running, and its port right?"
+            f"nothing answers at {_shown(url)} ({reason}): check that the job is running and that the port is right"
         ) from None
     except (ValueError, KeyError, TypeError):
-        raise NoStatusError(f"what answers at {_shown(url)} is no status page of Rowkind of this version") from None
+        raise NoStatusError(
+            f"the response of {_shown(url)} is not a status page of this version of Rowkind: check the address"
+        ) from None
 
 
 def _refusal(url: str, error: urllib.error.HTTPError) -> RowkindError:
-    """What an answer that is none means."""
+    """Return the error for an HTTP error response."""
     from rowkind.service.web.overview import Overview  # noqa: PLC0415 -- loaded when it is needed
 
     shown = _shown(url)
     service, of_service, job = url.rstrip("/").rpartition("/jobs/")
     match error.code:
         case 401:
-            return NoStatusError(f"{shown} wants a login, https://user:password@…")
+            return NoStatusError(f"{shown} requires a login: use https://user:password@…")
         case 503 if of_service and error.headers.get_content_type() == "text/plain":
-            return NoStatusError(f"job {job} does not run: {error.read().decode(errors='replace').strip()}")
+            return NoStatusError(f"job {job} is not running: {error.read().decode(errors='replace').strip()}")
         case 404 if of_service:
-            # Raises NoStatusError where nothing of ours is.
+            # Raises NoStatusError if this is not a Rowkind service.
             said = _asked(service)
             if isinstance(said, Overview):
                 names = ", ".join(each.name for each in said.jobs)
-                return NoSuchJobError(f"there is no job {job} at {_shown(service)}; there are {names}")
-            return NoSuchJobError(f"at {_shown(service)} runs one job alone, {said.job}: rowkind top {_shown(service)}")
+                return NoSuchJobError(f"there is no job {job} at {_shown(service)}; the jobs are {names}")
+            return NoSuchJobError(f"{_shown(service)} runs only one job, {said.job}: use rowkind top {_shown(service)}")
         case _:
-            return NoStatusError(f"{shown} answers with {error.code}: no status page of Rowkind is there")
+            return NoStatusError(
+                f"{shown} answers with {error.code} and is not a status page of Rowkind: check the address"
+            )
 
 
 def _request(url: str) -> urllib.request.Request:
-    """The request of the status, with the login that the URL has. Ends the command if it is no URL of the web."""
+    """Return the request for the status, with the URL's login. Ends the command if it is not an HTTP URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        fail(f"{url} is no address of a status page: say http://HOST:PORT or https://HOST:PORT", REFUSED)
-    request = urllib.request.Request(f"{_shown(url).rstrip('/')}/status.json")  # noqa: S310 - as said above
+        fail(f"{url} is not the address of a status page: use http://HOST:PORT or https://HOST:PORT", REFUSED)
+    request = urllib.request.Request(f"{_shown(url).rstrip('/')}/status.json")  # noqa: S310 - see above
     if parts.username is not None:
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         request.add_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
@@ -141,6 +147,6 @@ def _request(url: str) -> urllib.request.Request:
 
 
 def _shown(url: str) -> str:
-    """The URL without its login."""
+    """Return the URL without its login."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,4 +1,4 @@
-"""Commands about topics and what lies in them: `rowkind topics | dead-letters`."""
+"""Commands for topics and dead letters: `rowkind topics | dead-letters`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_que
 
 @click.group()
 def topics() -> None:
-    """The job's topics."""
+    """Create the job's topics, or take them from other jobs."""
 
 
 @topics.command("create", epilog=calls("rowkind topics create job.yaml"))
 @JOB
 def topics_create(job_file: Path) -> None:
-    """Make the job's topics that are not there, and register the schemas of its sinks."""
+    """Create the job's missing topics, and register sink schemas."""
     job = load_job(job_file)
     job.check_runnable()
     queries = planned_queries(job)
@@ -28,7 +28,7 @@ def topics_create(job_file: Path) -> None:
 
     connection = connect(job)
     for name in create(job, queries, connection, sources=True):
-        click.echo(f"made topic {name}")
+        click.echo(f"created topic {name}")
     for sink in (sink for query in queries.values() for sink in query.sinks):
         register(sink, connection)
         if sink.format == "avro":
@@ -38,9 +38,10 @@ def topics_create(job_file: Path) -> None:
 @topics.command("release", epilog=calls("rowkind topics release job.yaml"))
 @JOB
 def topics_release(job_file: Path) -> None:
-    """Take the result topics of the job from other jobs that write them.
+    """Take the job's result topics from other jobs that write them.
 
-    A job that was deleted or renamed keeps its topics until then. If it still runs, it stops.
+    A job that was deleted or renamed keeps its claim to its topics until another job takes them. If the other job is
+    still running, it stops.
     """
     job = load_job(job_file)
     job.check_runnable()
@@ -50,18 +51,21 @@ def topics_release(job_file: Path) -> None:
     for topic, holder in released:
         click.echo(f"took topic {topic} from job {holder}")
     if not released:
-        click.echo("no other job writes the topics of this job")
+        click.echo("no other job writes to the topics of this job")
 
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """What the job could not take: records that are no rows, and rows on which something failed."""
+    """List, show or replay dead letters.
+
+    Dead letters are records that could not be decoded, and rows on which an operator failed.
+    """
 
 
 @dead_letters.command("list", epilog=calls("rowkind dead-letters list job.yaml"))
 @JOB
 def list_letters(job_file: Path) -> None:
-    """List the dead letters: on a terminal a line each, elsewhere as JSON lines."""
+    """List the dead letters. If the output is not a terminal, it is JSON lines."""
     job = load_job(job_file)
     job.check_runnable()
     from rowkind.service.run.dead_letters import letters  # noqa: PLC0415 -- loaded when it is needed
@@ -71,7 +75,7 @@ def list_letters(job_file: Path) -> None:
         if not sys.stdout.isatty():
             click.echo(json.dumps(told, ensure_ascii=False))
             continue
-        back = click.style("  sent back", fg="green") if each.replayed else ""
+        back = click.style("  replayed", fg="green") if each.replayed else ""
         place = click.style(f"{told['letter']:>9}", bold=True)
         origin = told["origin"] or "from another operator"
         click.echo(
@@ -83,7 +87,7 @@ def list_letters(job_file: Path) -> None:
 @JOB
 @click.argument("place", metavar="LETTER")
 def show_letter(job_file: Path, place: str) -> None:
-    """Show a dead letter, PARTITION:OFFSET as the list has it, with the key, value and headers of the original."""
+    """Show a dead letter with the original key, value and headers. LETTER is PARTITION:OFFSET, as in the list."""
     job = load_job(job_file)
     job.check_runnable()
     from rowkind.avro.framing import KEY_HEADER, VALUE_HEADER  # noqa: PLC0415 -- loaded when it is needed
@@ -111,17 +115,27 @@ def show_letter(job_file: Path, place: str) -> None:
 @JOB
 @click.argument("places", nargs=-1, metavar="[LETTER]…")
 @click.option(
-    "--all", "every", is_flag=True, help="All records that were no row; not those that only one query failed on."
+    "--all",
+    "every",
+    is_flag=True,
+    help="Replay all records that could not be decoded, but not rows on which an operator failed.",
 )
 def replay_letters(job_file: Path, places: tuple[str, ...], *, every: bool) -> None:
-    """Send the originals of dead letters back to their topics, each once, to be read again."""
+    """Send dead letters back to their topics.
+
+    The original records are sent, each only once, and are then read again.
+    """
     if bool(places) == every:
-        fail("say which dead letters are to be sent back, PARTITION:OFFSET as the list has them, or --all", REFUSED)
+        fail(
+            "name the dead letters to replay, as PARTITION:OFFSET from `rowkind dead-letters list`, or use --all",
+            REFUSED,
+        )
     job = load_job(job_file)
     job.check_runnable()
     from rowkind.service.run.dead_letters import replay  # noqa: PLC0415 -- loaded when it is needed
 
     sent = replay(job, places)
     for each in sent:
-        click.echo(f"sent back {each.place}, to {each.summary['origin']}")
-    click.echo(f"{len(sent)} sent back" if sent else "nothing to send back: all of it was, before")
+        click.echo(f"replayed {each.place} to {each.summary['origin']}")
+    letters = "1 dead letter" if len(sent) == 1 else f"{len(sent):,} dead letters"
+    click.echo(f"{letters} replayed" if sent else "nothing to replay: everything has been replayed already")

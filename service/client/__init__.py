@@ -1,1 +1,1 @@
-"""What a job's topics are to programs beside it: they produce to tables, and consume what sinks and tables hold."""
+"""Client library for a job's topics: programs produce to its tables, and consume its sinks and tables."""

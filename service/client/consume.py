@@ -1,4 +1,4 @@
-"""The changes in a topic of a job, and the rows that they stand for."""
+"""Read the changes in a topic of a job, or the rows that they add up to."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _PAUSE_SECONDS = 0.1
 class Change:
     """A change of a row: `kind` is +I, -U, +U or -D, `row` has a Python value for each column.
 
-    A date or time beyond the years 1 to 9999, which Python does not have, is a `numpy.datetime64` in UTC. A -D of an
-    upsert topic has the columns of its key, the others None.
+    A date or time outside the years 1 to 9999, which Python cannot represent, is a `numpy.datetime64` in UTC. A -D of
+    an upsert topic has only its key columns; the others are None.
     """
 
     kind: str
@@ -50,9 +50,10 @@ class Change:
 
 
 def changes(job: JobFile, name: str, *, follow: bool = False) -> Iterator[Change]:
-    """The committed changes of a sink or a table, those of a partition in their order; with `follow` for ever.
+    """Yield the committed changes of a sink or a table, in order within each partition.
 
-    Raises OutsideError, JobError, a PlanError, a ChangelogError, and UndecodableRowError for a record that is no row.
+    With `follow`, wait for more changes indefinitely. Raises OutsideError, JobError, PlanError, ChangelogError, and
+    UndecodableRowError for a record that cannot be decoded.
     """
     job = opened(job)
     of = readable_topic(job, name)
@@ -65,7 +66,7 @@ def changes(job: JobFile, name: str, *, follow: bool = False) -> Iterator[Change
 
 
 def table(job: JobFile, name: str) -> pa.Table:
-    """The rows that the topic of a sink or a table stands for now. Raises as `changes` does."""
+    """Return the rows that the topic of a sink or a table represents now. Raises the same errors as `changes`."""
     job = opened(job)
     of = readable_topic(job, name)
     fold = TopicFold(of)
@@ -76,14 +77,14 @@ def table(job: JobFile, name: str) -> pa.Table:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some changes of a topic, and what was none."""
+    """Some changes of a topic, and dead letters for the records that could not be decoded."""
 
     rows: Rows
     letters: Sequence[DeadLetter]
 
 
 def read(job: Job, of: SourceTable, *, follow: bool = False, tolerate: bool) -> Iterator[Chunk]:
-    """The changes of a topic in chunks; with `tolerate`, records that are no rows among them."""
+    """Yield the changes of a topic in chunks. With `tolerate`, records that cannot be decoded become dead letters."""
     cluster, at = Cluster(job.brokers), dict[At, int]()
     decoder = Decoder(PhysicalScan(of.table, of, _as_it_is(of.declared)), open_registry(job), tolerate=tolerate)
     in_order = [of.topic] if of.mode == "upsert" else []
@@ -108,7 +109,7 @@ def read(job: Job, of: SourceTable, *, follow: bool = False, tolerate: bool) -> 
 
 
 class TopicFold:
-    """The rows that changes of a topic stand for: by key in an upsert topic, else a multiset."""
+    """The rows that a topic's changes add up to: one per key for an upsert topic, otherwise a multiset."""
 
     def __init__(self, of: SourceTable) -> None:
         self._of = of
@@ -118,7 +119,7 @@ class TopicFold:
         self._alike = SameRows(of.declared)
 
     def add(self, rows: Rows) -> None:
-        """Take in changes, those of a key in their order."""
+        """Add changes. The changes of a key must be in order."""
         payloads, comes = rows.payload.to_pylist(), (WEIGHTS[rows.kind] > 0).tolist()
         if self._of.mode != "upsert":
             for row, payload, more in zip(self._alike(rows.payload).to_pylist(), payloads, comes, strict=True):
@@ -135,10 +136,10 @@ class TopicFold:
 
     @property
     def payload(self) -> pa.BinaryArray:
-        """Every row as often as it is there."""
+        """The rows, packed; each as many times as it is present."""
         return pa.array([*self._by_key.values(), *(self._sent[row] for row in self._rows.elements())], pa.binary())
 
 
 def _as_it_is(record: Record) -> Calc:
-    """A calc that reads all columns; nobody runs it."""
+    """Return a calc that reads all columns. It is never run; the decoder only takes the columns from it."""
     return Calc(record, record, (), Key((), ()))

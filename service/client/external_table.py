@@ -1,4 +1,4 @@
-"""A table or a sink of a job as whoever reads or writes its topic from outside sees it."""
+"""A job's table or sink, for programs that read or write its topic from outside the job."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from rowkind.service.plan.pipeline import plan, source_table
 from rowkind.service.plan.sql.scope import near
 
 JobFile = Job | str | PathLike[str]
-"""A job, or the file that it is in."""
+"""A job, or the path of its file."""
 
 
 class OutsideError(RowkindError):
-    """Something is asked of a job's topics that they cannot give or take."""
+    """A program asked for a topic that the job does not have, or tried to write a row that the topic cannot take."""
 
     exit_code = REFUSED
 
 
 def opened(job: JobFile) -> Job:
-    """The job, which has to know where Kafka is. Raises JobError."""
+    """Load the job if it is given as a file. Raises JobError, or OutsideError if the job has no `kafka` section."""
     job = job if isinstance(job, Job) else load(Path(job))
     if job.kafka is None:
-        raise OutsideError(f"{job.file}: kafka is missing: where Kafka is, as `{{bootstrap.servers: …}}`")
+        raise OutsideError(f"{job.file}: `kafka` is missing: add `kafka: {{bootstrap.servers: …}}`")
     return job
 
 
 def readable_topic(job: Job, name: str) -> SourceTable:
-    """The sink of this name, or else the table, as something that can be read.
+    """Return the sink of this name, or else the table, in a form that can be read.
 
-    Raises OutsideError, JobError, PlanError or a RegistryError.
+    Raises OutsideError, JobError, PlanError or RegistryError.
     """
     if name in job.tables and name not in job.sinks:
         return replace(source_table(job, name), start=Start(), truncates=False)
@@ -53,11 +53,12 @@ def readable_topic(job: Job, name: str) -> SourceTable:
 
 
 def writable_topic(job: Job, name: str) -> SourceTable:
-    """The table of this name. Raises OutsideError, JobError or a RegistryError."""
+    """Return the table of this name. Raises OutsideError, JobError or RegistryError."""
     if name not in job.tables:
         raise OutsideError(f"there is no table {name!r}{near(name, job.tables)}")
     if job.tables[name].mode == "debezium":
         raise OutsideError(
-            f"table {name} has what Debezium writes: change the database, or produce to a table of its own"
+            f"table {name} cannot be written, because Debezium writes its topic: change the database, or produce to "
+            "another table"
         )
     return source_table(job, name)

@@ -1,4 +1,4 @@
-"""Rows into the topic of a table, as the job reads them: row kind, key, schema."""
+"""Write rows to the topic of a table, in the form that the job reads: row kind, key, schema."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
 
 
 class Producer:
-    """Writes to the topic of a table; a context manager, at the end of which everything has arrived.
+    """Writes to the topic of a table. As a context manager, it flushes all rows at the end.
 
-    Values of a row are Python's or as JSON spells them; a column that is left out is NULL. With a primary key, records
-    have it as their key, so that the changes of a row stay in their order.
+    Row values are Python values or in their JSON form; a missing column is NULL. If the table has a primary key, it is
+    the record key, so that the changes of a row stay in order.
 
-    Raises OutsideError for what is no change of the table, also JobError, a RegistryError or a ChangelogError.
+    Raises OutsideError for a change that the table cannot take. May also raise JobError, RegistryError or
+    ChangelogError.
     """
 
     def __init__(self, job: JobFile, table: str) -> None:
@@ -65,26 +66,26 @@ class Producer:
             self.flush()
 
     def insert(self, row: Mapping[str, Any]) -> None:
-        """A row comes."""
+        """Insert a row."""
         self.send("+I", row)
 
     def update(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        """A row becomes another one."""
+        """Replace the row `before` with the row `after`."""
         if self._of.mode == "retract":
             self.send("-U", before)
         self.send("+U", after)
 
     def delete(self, row: Mapping[str, Any]) -> None:
-        """A row goes; of an upsert table its key is enough."""
+        """Delete a row. For an upsert table its key columns are enough."""
         self.send("-D", row)
 
     def send(self, kind: str, row: Mapping[str, Any]) -> None:
-        """A change of any kind."""
+        """Write a change of any kind: "+I", "-U", "+U" or "-D"."""
         of = self._of
         if kind not in _KINDS[of.mode]:
             expected = " or ".join(_KINDS[of.mode])
-            raise OutsideError(f"{kind!r} in table {of.table} of mode {of.mode}: expected {expected}")
-        # The primary key must be there, also where the topic's schema would do without.
+            raise OutsideError(f"{kind!r} cannot be written to table {of.table} of mode {of.mode}: use {expected}")
+        # The declared columns apply: the primary key is required, even if it is optional in the topic's schema.
         record = of.declared
         if of.mode == "upsert" and kind == "-D":
             record, row = of.key, {name: value for name, value in row.items() if name in of.primary_key}
@@ -96,7 +97,7 @@ class Producer:
             self._hand_over()
 
     def flush(self) -> None:
-        """Wait until everything has arrived. Raises a ChangelogError."""
+        """Wait until the brokers have acknowledged all rows. Raises ChangelogError."""
         self._hand_over()
         self._producer.flush()
         if self._failed is not None:
@@ -129,7 +130,7 @@ class Producer:
 
 
 def forms(job: Job, of: SourceTable, record: Record) -> Forms:
-    """How values and keys are written, so that the table reads them."""
+    """Return the formats of values and keys in which the table is read."""
     key = of.key if of.primary_key else None
     value = _form(job, of.topic, record, of.format, "value")
     return Forms(value, None if key is None else _form(job, of.topic, key, of.key_format or of.format, "key"))

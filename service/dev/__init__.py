@@ -1,1 +1,1 @@
-"""For trying things on one machine: a broker, a folder of schemas, the demo."""
+"""Tools for trying Rowkind on one machine: a broker, a schema registry, the demo."""

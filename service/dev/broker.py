@@ -1,8 +1,8 @@
-"""A real Kafka broker (KRaft, one node) as a child process, with no Docker and nothing installed but Java.
+"""A real Kafka broker (KRaft, one node) as a child process. It needs Java, but no Docker and no other installation.
 
-For `rowkind dev`, the demo and the tests. When `start` returns, the broker answers and its transaction coordinator is
-up, so that nobody's first transaction meets "Not coordinator". The child holds on to a pipe from this process and ends
-when that closes, so that it cannot outlive a parent that was killed.
+It serves `rowkind dev`, the demo and the tests. When `start` returns, the broker answers and its transaction
+coordinator is up, so that a first transaction does not fail with "Not coordinator". The child watches a pipe from this
+process and ends when the pipe closes, so that it does not outlive a killed parent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _START_SECONDS = 90.0
 _STOP_SECONDS = 20.0
 _JAVA = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC"]
 _BRIEFLY = "-XX:TieredStopAtLevel=1"
-"""Java then optimises nothing: a broker has started after 8 s of processor time, not 12, and takes half when idle."""
+"""Limits Java to its fast compiler. The broker starts in 8 s of processor time, not 12, and idles at half the load."""
 
 # The pipe on standard input is watched by a background shell; the foreground shell becomes Java and keeps its pid.
 _UNTIL_PIPE_CLOSES = 'exec 3<&0; (cat >/dev/null <&3; kill $$ 2>/dev/null) & exec "$@" 3<&- </dev/null'
@@ -41,10 +41,10 @@ log = logging.getLogger("rowkind.dev")
 class Broker:
     """One broker on 127.0.0.1, a context manager.
 
-    - `data`: folder that keeps the topics between runs; None for a temporary one that goes with the broker.
-    - `port`: None for a free one.
-    - `settings`: what else its properties say, or say instead; those of several brokers can make them one cluster.
-    - `busy`: it is to move much, so that it pays to let Java optimise.
+    - `data`: the folder that keeps the topics between runs; None for a temporary folder that is deleted at the end.
+    - `port`: the port; None for a free one.
+    - `settings`: additional or overriding broker properties. With these, several brokers can form a cluster.
+    - `busy`: the broker will have a high load, so that Java's optimising compiler pays off.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """The number of its process, while it runs."""
+        """The id of the broker's process, while it is running."""
         assert self._process is not None, "it was started"
         return self._process.pid
 
@@ -88,7 +88,7 @@ class Broker:
         folder = self._data or Path(self._temporary.name if self._temporary else "")
         folder.mkdir(parents=True, exist_ok=True)
         if _listens(self.port):
-            raise BrokerStartError(f"Port {self.port} is taken: choose another with --port, or end what listens there.")
+            raise BrokerStartError(f"Port {self.port} is in use: choose another one with --port, or stop its process.")
         self._take(folder)
         try:
             self._launch(folder)
@@ -98,7 +98,7 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """End the broker cleanly; it is safe to call this twice."""
+        """Stop the broker cleanly. Calling this twice is safe."""
         process, self._process = self._process, None
         if process is not None:
             assert process.stdin is not None, "the broker was started with a pipe"
@@ -116,14 +116,14 @@ class Broker:
             self._temporary = None
 
     def _take(self, folder: Path) -> None:
-        """Keep other brokers from the folder until this one has stopped, also if it is killed."""
+        """Lock the folder against other brokers until this one has stopped, even if this process is killed."""
         self._lock = (folder / "lock").open("wb")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.stop()
             raise BrokerStartError(
-                f"Another broker has its topics in {folder}: end it, or choose another folder with --data."
+                f"Another broker uses the topics in {folder}: stop it, or choose another folder with --data."
             ) from None
 
     def _launch(self, folder: Path) -> None:
@@ -133,7 +133,7 @@ class Broker:
         settings.write_text("".join(f"{name}={value}\n" for name, value in said.items()))
         with (folder / "broker.log").open("wb") as output:
             if not (folder / "log" / "meta.properties").exists():
-                # The same for all brokers that are to be one cluster.
+                # The cluster id is the same for all brokers, so that they can form one cluster.
                 formatting = ["kafka.tools.StorageTool", "format", f"--cluster-id={_CLUSTER}", "-c", str(settings)]
                 subprocess.run([*program, *formatting], stdout=output, stderr=output, check=False)  # noqa: S603 - ours too
             self._process = subprocess.Popen(  # noqa: S603 - our own command line
@@ -141,8 +141,8 @@ class Broker:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                pass_fds=[self._lock.fileno()] if self._lock else [],  # held for as long as it lives, too
-                start_new_session=True,  # so that Ctrl-C reaches us alone, and we stop it in order
+                pass_fds=[self._lock.fileno()] if self._lock else [],  # the broker keeps the lock too
+                start_new_session=True,  # Ctrl-C reaches only this process, which then stops the broker
             )
 
     def _wait(self, output: Path) -> None:
@@ -153,7 +153,7 @@ class Broker:
                 raise BrokerStartError(f"The broker ended while starting; its log says:\n{_tail(output)}")
             if time.monotonic() > deadline:
                 raise BrokerStartError(
-                    f"The broker did not answer in {_START_SECONDS:.0f} s; its log says:\n{_tail(output)}"
+                    f"The broker did not answer within {_START_SECONDS:.0f} s; its log says:\n{_tail(output)}"
                 )
             time.sleep(0.05)
         config: dict[str, str | int | float | bool] = {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}

@@ -1,4 +1,4 @@
-"""What the embedded broker is made of, and what can be wrong with it."""
+"""The embedded broker's jars, and the error of a broker that does not start."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _MODULE: Module = ("org.apache.kafka", "kafka_2.13", KAFKA)
 
 
 class BrokerStartError(RowkindError):
-    """The broker ended or did not answer; its log is quoted."""
+    """The broker could not start, ended or did not answer. The message quotes its log if there is one."""
 
 
 def kafka_jars() -> Path:
-    """A folder with the jars of a Kafka broker, fetched on the first call."""
+    """Return the folder with the jars of a Kafka broker. The first call downloads them."""
     return fetched(f"Kafka {KAFKA}", [_MODULE], megabytes=44)
 
 
 def class_path() -> str:
-    """The broker's class path: its own jars, and before them the logging that pyspark ships, which they lack."""
+    """Return the broker's class path: pyspark's logging jars, which Kafka's jars lack, followed by Kafka's jars."""
     return os.pathsep.join([*logging_jars(), f"{kafka_jars()}/*"])
 
 
 def logging_jars() -> list[str]:
-    """The jars that let a Java program log."""
+    """Return the jars with which a Java program can log."""
     return [str(path) for name in ("slf4j-api", "log4j-*") for path in spark_jars(f"{name}-*.jar")]

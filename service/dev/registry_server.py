@@ -1,7 +1,7 @@
-"""A folder of schemas behind Confluent's HTTP interface, for clients that know nothing else.
+"""Serve a folder of schemas through Confluent's Schema Registry HTTP API, for clients that need it.
 
-What producers and consumers of Avro call is there: registering, looking up, and reading by id, GUID, subject and
-version. Any schema is compatible with any other, and none is deleted.
+It has the calls that Avro producers and consumers make: register, look up, and read by id, GUID, subject and version.
+There are no compatibility checks, and schemas cannot be deleted.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _RegistryHandler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, *_: object) -> None:
-        """Nobody needs to see every call."""
+        """Log nothing: a line per request would be too much."""
 
 
 def _nothing(*_: object) -> Any:
@@ -81,14 +81,14 @@ def _schema(body: bytes) -> Record:
     try:
         asked = json.loads(body)
         if asked.get("schemaType", "AVRO") != "AVRO" or asked.get("references"):
-            raise _Refusal(422, _INVALID, "only schemas of Avro, without references, are kept here")
+            raise _Refusal(422, _INVALID, "only Avro schemas without references are supported")
         return Record.parse(asked["schema"])
     except (AvroError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise _Refusal(422, _INVALID, f"this is no schema: {error}") from None
+        raise _Refusal(422, _INVALID, f"this is not a schema: {error}") from None
 
 
 def _register(registry: FolderRegistry, body: bytes, subject: str) -> Any:
-    """Confluent's serializer takes the GUID for a record's header from this answer, or from that of a look-up."""
+    """Register a schema. Confluent's serializer takes the GUID for record headers from this or a look-up's response."""
     schema = _schema(body)
     try:
         registry.register(subject, schema)

@@ -1,4 +1,4 @@
-"""`rowkind dev`: a broker and a registry of schemas, whose topics and schemas stay between runs."""
+"""`rowkind dev`: run a broker and a schema registry that keep their topics and schemas between runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowkind.service.dev.registry_server import RegistryServer
 
 
 def serve(port: int, registry_port: int, data: Path) -> None:
-    """Run a broker and a registry on these ports, with all that they keep under `data`, until it is signalled.
+    """Run a broker and a registry on these ports, with their data under `data`, until SIGINT or SIGTERM.
 
     Raises BrokerStartError.
     """
@@ -28,11 +28,11 @@ def serve(port: int, registry_port: int, data: Path) -> None:
         server = RegistryServer(FolderRegistry(schemas), registry_port)
     except OSError:
         raise BrokerStartError(
-            f"Port {registry_port} is taken: choose another with --registry-port, or end what listens there."
+            f"Port {registry_port} is in use: choose another one with --registry-port, or stop its process."
         ) from None
     with server as registry, Broker(data / "kafka", port) as broker:
-        click.echo("Kafka and a schema registry run; in a job file:\n")
+        click.echo("Kafka and a schema registry are running. Use them in a job file:\n")
         click.echo(f'  kafka: {{bootstrap.servers: "{broker.bootstrap_servers}"}}')
         click.echo(f'  registry: {{url: "{registry.url}"}}\n')
-        click.echo(f"Ctrl-C ends them. Topics stay, and schemas, in {schemas.resolve()}.")
+        click.echo(f"Ctrl-C stops them. Topics and schemas are kept; the schemas are in {schemas.resolve()}.")
         stop.wait()

@@ -1,1 +1,1 @@
-"""Scripts of Flink SQL as job files: `rowkind import`."""
+"""Convert Flink SQL scripts to job files: `rowkind import`."""

@@ -1,10 +1,10 @@
-"""What Flink and Spark compute otherwise by the types of columns, which only a plan knows.
+"""Rewrite expressions whose results differ between Flink and Spark by column types, which only a plan knows.
 
-- `a / b` of whole numbers is whole in Flink: `a DIV b`.
-- AVG of whole numbers is whole in Flink: a CAST around it.
-- FLOOR(t TO unit) has the type of `t` in Flink: a CAST around DATE_TRUNC.
-- CEIL and FLOOR of a DOUBLE are DOUBLE in Flink, SIGN of a whole number is one, and a DATE with days more is a DATE:
-  a CAST around them.
+- `a / b` of integers is an integer in Flink: rewritten to `a DIV b`.
+- AVG of integers is an integer in Flink: a CAST is added.
+- FLOOR(t TO unit) has the type of `t` in Flink: a CAST is added around DATE_TRUNC.
+- In Flink, CEIL and FLOOR of a DOUBLE are DOUBLE, SIGN of an integer is an integer, and a DATE plus days is a DATE: a
+  CAST is added.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from rowkind.service.plan.tree import expressions, inputs, walk
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What is to be written otherwise for one word of a text, the one at `at`.
+    """The edits for one word, which is at `at` in the text of `origin`.
 
-    An edit says that the characters from the first to the second are to be the third instead.
+    An edit is (first, last, text): the characters from `first` up to `last` are replaced with `text`.
     """
 
     origin: str
@@ -51,7 +51,7 @@ _MARKS = re.compile(r" /\*@\d+@\*/")
 
 
 def marked(sql: str) -> str:
-    """The text with a comment behind each `/`, which the parser keeps with the division, wherever its operands are."""
+    """Mark each `/` with a comment that has its position. The parser keeps the comment with the division."""
     for token in reversed(_tokens(sql)):
         if token.token_type is TokenType.SLASH:
             sql = f"{sql[: token.end + 1]} /*@{token.start}@*/{sql[token.end + 1 :]}"
@@ -59,9 +59,10 @@ def marked(sql: str) -> str:
 
 
 def casts(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
-    """The calls that have another type in Flink, with a CAST to that; of the plan of `marked` texts, by their origin.
+    """Return rewrites that add a CAST to each call whose type differs in Flink.
 
-    Where there is a CAST already, there is another one: which word it was for, only the caller knows.
+    `root` is the plan of the `marked` texts, and `texts` are the unmarked texts by their origin. A call that already
+    has a CAST gets another one; only the caller knows which words it has cast before.
     """
     found: set[tuple[SqlSpan, str]] = set()
     for node in walk(root):
@@ -83,7 +84,7 @@ def casts(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
 
 
 def divisions(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
-    """The divisions of whole numbers, as DIV; of the plan of `marked` texts, by their origin."""
+    """Return rewrites of integer divisions to DIV. `root` and `texts` are as for `casts`."""
     aliased = _marks_of_aliases(texts)
     found = {
         each
@@ -107,7 +108,7 @@ def _expressions(node: LogicalNode) -> tuple[exp.Expr, ...]:
 
 
 def _in_flink(called: exp.Anonymous, known: Columns) -> str | None:
-    """The type that a call has in Flink, None where it is Spark's."""
+    """Return the type that a call has in Flink, None if it is the same as in Spark."""
     of = _type(called.expressions[-1], known) if called.expressions else None
     match called.name.upper(), of and family(of):
         case "DATE_TRUNC", "local":
@@ -122,7 +123,7 @@ def _in_flink(called: exp.Anonymous, known: Columns) -> str | None:
 
 
 def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator[Mark]:
-    """The divisions of whole numbers, which give whole numbers that are divided in turn."""
+    """Yield the integer divisions. Their results are integers too, so divisions of these results are included."""
     whole: list[exp.Div] = []
 
     def is_whole(node: exp.Expr) -> bool:
@@ -144,7 +145,7 @@ def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator
 
 
 def _mark(node: exp.Div, aliased: Marks) -> Mark | None:
-    """Where the `/` of a division is, by the mark behind it."""
+    """Return the position of a division's `/`, from the mark after it."""
     place, mark = span(node), "".join(node.comments or ())
     if place is None or (at := re.fullmatch(r"\s*@(\d+)@\s*", mark or aliased.get(place, ""))) is None:
         return None
@@ -152,13 +153,13 @@ def _mark(node: exp.Div, aliased: Marks) -> Mark | None:
 
 
 def _div(origin: str, at: int, text: str) -> Rewrite:
-    """DIV for the `/` at a place, with the spaces that a word needs around it."""
+    """Replace the `/` at a position with DIV, with spaces around it where they are missing."""
     before, behind = ("" if side.isspace() else " " for side in (text[at - 1], text[at + 1]))
     return Rewrite(origin, at, ((at, at + 1, f"{before}DIV{behind}"),))
 
 
 def _twins(texts: dict[str, str]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
-    """The divisions and calls of each GROUP BY, with their equals in the same SELECT, which the plan has once."""
+    """Yield each division or call in a GROUP BY with each equal one in the same SELECT. The plan has both only once."""
     for tree in _trees(texts):
         for select in tree.find_all(exp.Select):
             group = select.args.get("group")
@@ -173,11 +174,11 @@ def _trees(texts: dict[str, str]) -> Iterator[exp.Expr]:
         try:
             yield parse(marked(text), origin, origin)
         except (PlanError, Refusal):
-            continue  # A view that nobody reads so far.
+            continue  # A view that no translated query reads, and that may be invalid.
 
 
 def _marks_of_aliases(texts: dict[str, str]) -> Marks:
-    """The marks that the parser gave to aliases, `a / b AS c`, by where their divisions stand."""
+    """Return the marks that the parser attached to aliases, as in `a / b AS c`, by the position of the division."""
     found = {}
     for tree in _trees(texts):
         for alias in tree.find_all(exp.Alias):
@@ -199,7 +200,7 @@ def _places(call: exp.Expr) -> Iterator[SqlSpan]:
 
 
 def _cast(place: SqlSpan, to: str, texts: dict[str, str]) -> Rewrite:
-    """A CAST around a call, of which the plan knows the first word."""
+    """Add a CAST around a call, whose first word is at `place`."""
     text = texts[place.origin]
     first = place.first - sum(len(each[0]) for each in _MARKS.finditer(marked(text)[: place.first]))
     last = _end_of_call([token for token in _tokens(text) if token.start >= first])
@@ -207,7 +208,7 @@ def _cast(place: SqlSpan, to: str, texts: dict[str, str]) -> Rewrite:
 
 
 def _end_of_call(tokens: Sequence[Token]) -> int:
-    """Where a call ends that begins with the first token; FILTER (…), OVER (…) and OVER w belong to it."""
+    """Return the end of the call that begins with the first token, including FILTER (…), OVER (…) and OVER w."""
     depth = 0
     for number, token in enumerate(tokens):
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)

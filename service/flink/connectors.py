@@ -1,4 +1,4 @@
-"""WITH (…) as settings of a job: which topic, in which format and mode, from where, and how Kafka is reached."""
+"""Translate WITH (…) options to job settings: topic, format, mode, start position, and the connection to Kafka."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FORMATS: Mapping[str, tuple[str, bool]] = {
     "json-registry": ("json", False),
     "avro": ("plain_avro", False),
 }
-"""Flink's formats: what a topic of them is called here, and whether its values are changes in envelopes."""
+"""Flink's formats: the name of each in a job file, and whether its values are change envelopes."""
 _NOT_DEBEZIUM = ("canal-json", "maxwell-json", "ogg-json")
 _KAFKA = ("kafka", "upsert-kafka", "confluent", "kafka-0.11", "kafka-0.10", "universal")
 _CDC = ("mysql-cdc", "postgres-cdc", "oracle-cdc", "sqlserver-cdc", "mongodb-cdc", "db2-cdc", "oceanbase-cdc")
@@ -37,7 +37,7 @@ _EVERY_CHANGE: Mapping[str, str] = {
     "print": "`rowkind consume` prints it",
     "blackhole": "nothing needs to read it",
 }
-"""Flink's sinks that take every change of any query, and how the topic that takes their place is read."""
+"""Flink sinks that take every change of any query, and how the topic that replaces them is read."""
 _NEEDLESS = re.compile(
     r"connector|topic|format|key\.format|value\.format|key\.fields|value\.fields-include|changelog\.mode|"
     r"(sink|scan)\.parallelism|sink\.(partitioner|semantic|delivery-guarantee|transactional-id-prefix|buffer-flush\..*)|"
@@ -52,7 +52,7 @@ _JAAS = re.compile(r"(username|password)\s*=\s*[\"']([^\"']*)[\"']")
 
 @dataclass
 class Endpoints:
-    """The parts of a job that its tables share: `kafka`, `registry`, and where unreadable records go."""
+    """The settings that all tables of a job share: `kafka`, `registry`, and whether bad records are tolerated."""
 
     kafka: dict[str, str] = field(default_factory=dict)
     registry: dict[str, str] = field(default_factory=dict)
@@ -61,10 +61,10 @@ class Endpoints:
 
 @dataclass(frozen=True)
 class TableTopic:
-    """A table's topic as Flink has it: its format here and the mode of its changes.
+    """A table's topic, with its format in a job file and the mode of its changes.
 
-    The mode is one of a job's tables, or `changes` for a sink that takes every change of any query. `key_format` is
-    that of keys where it is another one.
+    `mode` is the mode of a job's table, or `changes` for a sink that takes every change of any query. `key_format` is
+    set only if keys have another format than values.
     """
 
     name: str
@@ -75,7 +75,7 @@ class TableTopic:
 
 
 def length_of_time(option: FlinkOption, name: str) -> str | None:
-    """A length of time as a job file has it, None for none at all. Raises NotCarriedOver."""
+    """Return a duration in the job file's syntax, None if it is zero. Raises NotCarriedOver."""
     found = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", option.value)
     if found is None or found[2].lower() not in _UNITS:
         raise NotCarriedOver(option.at, f"{name}: {option.value!r} is not {duration.ACCEPTED}")
@@ -83,31 +83,33 @@ def length_of_time(option: FlinkOption, name: str) -> str | None:
 
 
 def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
-    """What a table's options say of its topic. What they say and a job cannot is noted."""
+    """Return a table's topic by its options. Options that a job cannot express are noted."""
     options = table.options
     connector = options.get("connector", FlinkOption("kafka" if sink else "", table.at))
     format_ = options.get("value.format") or options.get("format") or FlinkOption("json", table.at)
     named = options.get("topic", FlinkOption(table.name, table.at))
     if ";" in named.value or "topic-pattern" in options:
-        script.note(named.at, f"{table.name}: a table is one topic here; write a table for each and UNION ALL them")
+        script.note(
+            named.at, f"{table.name}: a table reads one topic; declare a table for each topic, and use UNION ALL"
+        )
     topic = re.sub(r"[^A-Za-z0-9._-]", "-", named.value.partition(";")[0])
     if sink and connector.value in _EVERY_CHANGE:
-        text = f"{table.name}: instead of the connector {connector.value}, every change goes to the topic {topic}"
+        text = f"{table.name}: the connector {connector.value} is replaced: every change goes to the topic {topic}"
         script.note(connector.at, f"{text}: {_EVERY_CHANGE[connector.value]}", lost=False)
         return TableTopic(topic, "json", "changes", exact=False)
     name, enveloped = _FORMATS.get(format_.value, ("json", False))
     if connector.value not in _KAFKA:
         return _elsewhere(script, table, connector, topic, sink=sink)
     if format_.value not in _FORMATS and format_.value != "raw":
-        text = f"{table.name}: the format {format_.value} is not known here, json is written instead"
+        text = f"{table.name}: the format {format_.value} is not supported; JSON is written instead"
         if not sink:
-            text = f"{table.name}: the format {format_.value} is not read here: write json, Avro or Debezium's"
+            text = f"{table.name}: the format {format_.value} is not supported: use JSON, Avro or Debezium"
         script.note(format_.at, text)
     if format_.value in _NOT_DEBEZIUM and not sink:
-        text = f"{table.name}: the format {format_.value} is not read here: let Debezium write the table's changes"
+        text = f"{table.name}: the format {format_.value} is not supported: let Debezium write the table's changes"
         script.note(format_.at, text)
     if format_.value == "raw":
-        script.note(format_.at, f"{table.name}: raw values are not known here: write json, an object with a field")
+        script.note(format_.at, f"{table.name}: raw values are not supported: write JSON objects with one field")
     mode = "debezium" if enveloped else "append"
     if connector.value == "upsert-kafka":
         mode = "upsert"
@@ -119,59 +121,63 @@ def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
 
 
 def _key_format(table: CreateTable, format_: str) -> str | None:
-    """How the keys of a source are written where that is not as its values are, and is known here."""
+    """Return the format of a source's keys if it differs from its values' and is supported, otherwise None."""
     key = table.options.get("key.format")
     if key is None or not table.primary_key:
         return None
     known = {"json": "json", "avro-confluent": "avro"}.get(key.value)
     if key.value == "raw" and len(table.primary_key) == 1:
         of = str(table.record.get(table.primary_key[0], "")).removesuffix(" NOT NULL")
-        # Text without quotes is a key of JSON anyway.
+        # The JSON format accepts text without quotes as a key.
         known = "long" if of == "BIGINT" else "string" if of == "STRING" and format_ != "json" else None
     return known if known != format_ else None
 
 
 def _elsewhere(script: Script, table: CreateTable, connector: FlinkOption, topic: str, *, sink: bool) -> TableTopic:
-    """A table that is no topic: one of its name takes its place."""
+    """Return a topic that replaces a table which is not in Kafka, and note how to move the rows."""
     cdc = connector.value in _CDC
     what = f"the connector {connector.value}" if connector.value else "a table without a connector"
     if sink:
-        text = f"{table.name}: {what} is not Kafka: the result goes to the topic {topic}, and Kafka Connect takes it on"
+        text = (
+            f"{table.name}: {what} is not supported: the result goes to the topic {topic}; copy it with Kafka Connect"
+        )
     elif cdc:
-        text = f"{table.name}: {what} is not Kafka: let Debezium write the table to the topic {topic}"
+        text = f"{table.name}: {what} is not supported: let Debezium write the table to the topic {topic}"
     else:
-        text = f"{table.name}: {what} is not Kafka: let Kafka Connect bring the rows to the topic {topic}"
+        text = f"{table.name}: {what} is not supported: let Kafka Connect copy the rows to the topic {topic}"
     script.note(connector.at, text)
     mode = "debezium" if cdc else "upsert" if table.primary_key else "append"
     return TableTopic(topic, "json", mode, exact=cdc and not table.primary_key)
 
 
 def _check(script: Script, table: CreateTable, format_: str, key_format: str | None, *, sink: bool) -> None:
-    """Note the options that mean something and are not carried over."""
+    """Note the options that have an effect in Flink but are not carried over."""
     options = table.options
     for name, option in options.items():
         known = _NEEDLESS.fullmatch(name) or "ignore-parse-errors" in name
         if not known:
             script.note(option.at, f"{table.name}: the option {name} is not carried over")
     if "scan.bounded.mode" in options:
-        script.note(options["scan.bounded.mode"].at, f"{table.name}: a topic is read without an end here")
+        text = f"{table.name}: scan.bounded.mode is not supported: a topic is read continuously"
+        script.note(options["scan.bounded.mode"].at, text)
     if "key.fields-prefix" in options:
-        script.note(options["key.fields-prefix"].at, f"{table.name}: the key's columns are called as in the value here")
+        text = f"{table.name}: key.fields-prefix is not supported: key columns have their names in the value"
+        script.note(options["key.fields-prefix"].at, text)
     include = options.get("value.fields-include")
     if include is not None and include.value.upper() == "EXCEPT_KEY":
-        text = "the value has the key's columns too here; that harms no reader" if sink else (
-            "the value must have all columns here, those of the key too"
+        text = "the value also has the key's columns; readers can ignore them" if sink else (
+            "the value must have all columns, including those of the key"
         )  # fmt: skip
         script.note(include.at, f"{table.name}: {text}", lost=not sink)
     key, value = options.get("key.format"), options.get("value.format")
     known = key_format is not None or (format_ == "json" and key is not None and key.value == "raw")
     if key is not None and value is not None and key.value != value.value and not known:
-        text = f"{table.name}: the key is {value.value} here, as the value is, and not {key.value}"
+        text = f"{table.name}: the key has the format {value.value}, like the value, not {key.value}"
         script.note(key.at, text)
 
 
 def shared(script: Script, table: CreateTable, into: Endpoints) -> None:
-    """Take what a table's options say of Kafka and the registry."""
+    """Add a table's options for Kafka and the registry to the shared settings."""
     for name, option in table.options.items():
         if name.startswith("properties."):
             _setting(script, name.removeprefix("properties."), option, into.kafka)
@@ -179,7 +185,7 @@ def shared(script: Script, table: CreateTable, into: Endpoints) -> None:
             _registry(script, found[1], option, into.registry)
         elif "ignore-parse-errors" in name and option.value.lower() == "true":
             into.tolerant = True
-            text = f"{table.name}: records that cannot be read go to the topic of dead letters, so that none is lost"
+            text = f"{table.name}: records that cannot be decoded go to the dead letter topic, so none is lost"
             script.note(option.at, text, lost=False)
 
 
@@ -191,11 +197,13 @@ def _setting(script: Script, name: str, option: FlinkOption, kafka: dict[str, st
     if name == "sasl.jaas.config":
         found = dict(_JAAS.findall(option.value))
         if not found:
-            script.note(option.at, "sasl.jaas.config is Java's: write sasl.username and sasl.password under `kafka`")
+            script.note(
+                option.at, "sasl.jaas.config is for Java only: set sasl.username and sasl.password under `kafka`"
+            )
         for part, value in found.items():
             _put(script, f"sasl.{part}", FlinkOption(value, option.at), kafka, "kafka")
     elif name.startswith(("ssl.truststore", "ssl.keystore")):
-        script.note(option.at, f"{name} is Java's: write ssl.ca.location, a PEM file, under `kafka`")
+        script.note(option.at, f"{name} is for Java only: set ssl.ca.location, a PEM file, under `kafka`")
     else:
         _put(script, name, option, kafka, "kafka")
 
@@ -210,7 +218,7 @@ def _registry(script: Script, name: str, option: FlinkOption, registry: dict[str
     if name in known:
         _put(script, known[name], option, registry, "registry")
     elif name in ("subject", "schema-registry.subject"):
-        script.note(option.at, f"the subject {option.value!r} is not carried over: it is the topic's, <topic>-value")
+        script.note(option.at, f"the subject {option.value!r} is not carried over: it is always <topic>-value")
     elif name not in ("basic-auth.credentials-source", "bearer-auth.credentials-source"):
         script.note(option.at, f"the registry's setting {name} is not carried over: see docs/security.md")
 
@@ -218,9 +226,9 @@ def _registry(script: Script, name: str, option: FlinkOption, registry: dict[str
 def _put(script: Script, name: str, option: FlinkOption, into: dict[str, str], part: str) -> None:
     value = into.setdefault(name, option.value)
     if value != option.value:
-        script.note(option.at, f"a job has one `{part}`: {name} is {value!r} here, and not {option.value!r}")
+        script.note(option.at, f"a job has only one `{part}`: {name} is {value!r}, not {option.value!r}")
     if "password" in name or name.endswith(("user.info", "token")):
-        text = f"{name} stands in the job file as in the script: write ${{{_variable(name)}}} or {{file: …}} instead"
+        text = f"{name} is in the job file in plain text: write ${{{_variable(name)}}} or {{file: …}} instead"
         script.note(option.at, text, lost=False)
 
 
@@ -229,12 +237,15 @@ def _variable(name: str) -> str:
 
 
 def start_of(script: Script, table: CreateTable, options: Options) -> Any:
-    """`start` of a table, None for its default, the beginning. What cannot be said is noted."""
+    """Return the `start` setting of a table, None for the default, the beginning. Unsupported options are noted."""
     mode = options.get("scan.startup.mode")
     reset = options.get("properties.auto.offset.reset")
     if mode is None or mode.value == "group-offsets":
         if mode is not None:
-            text = f"{table.name}: offsets of a group are Flink's own: the topic is read from its beginning"
+            text = (
+                f"{table.name}: a group's offsets are not carried over: the topic is read from its beginning, or from "
+                "its end if auto.offset.reset is latest"
+            )
             script.note(mode.at, text, lost=False)
         return "latest" if reset is not None and reset.value == "latest" else None
     read: dict[str, Callable[[], Any]] = {
@@ -246,7 +257,9 @@ def start_of(script: Script, table: CreateTable, options: Options) -> Any:
     try:
         return read[mode.value]()
     except (KeyError, ValueError):
-        script.note(mode.at, f"{table.name}: scan.startup.mode {mode.value!r} is not understood: write `start`")
+        script.note(
+            mode.at, f"{table.name}: scan.startup.mode {mode.value!r} is not supported: set `start` in the table"
+        )
         return None
 
 

@@ -1,4 +1,4 @@
-"""A job file in YAML, with comments, as a person would write it."""
+"""Write a job file in YAML, with comments, as a person would write it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _WIDTH = 116
 
 @dataclass(frozen=True)
 class Commented:
-    """A value with lines of comment above it; without a value, only these."""
+    """A value with comment lines above it, or comment lines alone."""
 
     comments: Sequence[str]
     value: Any = None
 
 
 def document(values: Mapping[str, Any]) -> str:
-    """The text of a job file: mappings one entry a line, texts of several lines as blocks, lists on one line."""
+    """Return the text of a job file: mappings with one entry per line, multi-line text as blocks, lists on one line."""
     parts: list[str] = []
     for name, value in values.items():
         blank = isinstance(value, Mapping) and name in ("tables", "views", "sinks")
@@ -56,7 +56,7 @@ def _entry(name: str, value: Any, margin: str) -> Iterator[str]:
 
 
 def scalar(value: Any) -> str:
-    """A value on one line, in quotation marks where YAML would take it for something else."""
+    """Return a value on one line, in quotation marks if YAML would read it as something else."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""INSERTs as sinks before they are planned: one for each table, with the columns, key and mode that it has."""
+"""Draft the sinks from the INSERTs, before they are planned: one per table, with its columns, key and mode."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rowkind.service.flink.text import Sql, Stretch
 
 @dataclass(frozen=True)
 class SinkDraft:
-    """A sink to be: where its results go, which columns of which types its table has, and its query so far.
+    """A draft of a sink: its topic, the columns and types of its table, and its query so far.
 
-    The query's columns are those of `types` by their places, with `by_name` by their names, where others are let be. It
-    does not have those of `missing`, which are NULL. `conflict` is the `on_conflict` of a sink whose key is not one of
-    the result.
+    The query's columns match `types` by position, or with `by_name` by name; then other columns are kept. The columns
+    in `missing` are not in the query and become NULL. `conflict` is the `on_conflict` to use if the sink's key is not a
+    key of the result.
     """
 
     name: str
@@ -43,7 +43,7 @@ class SinkDraft:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The sink in the job file."""
+        """The sink's entry in the job file."""
         made: dict[str, Any] = {} if self.topic == self.name else {"topic": self.topic}
         if self.format != "avro":
             made["format"] = self.format
@@ -59,7 +59,7 @@ class SinkDraft:
 
 @dataclass(frozen=True)
 class Drafting:
-    """Makes drafts of a script's INSERTs. `nulls_dropped` and `final` are what it has SET for all of them."""
+    """Makes drafts of a script's INSERTs. `nulls_dropped` and `final` come from SET and apply to all of them."""
 
     script: Script
     tables: Mapping[str, CreateTable]
@@ -68,7 +68,7 @@ class Drafting:
     final: bool
 
     def drafts(self, inserts: Mapping[str, Sequence[InsertInto]]) -> Iterator[SinkDraft]:
-        """The sinks of the tables that INSERTs write, by the names of the tables. What is left out is noted."""
+        """Yield a draft for each table that INSERTs write, given the INSERTs by table. Omitted INSERTs are noted."""
         for name, own in inserts.items():
             try:
                 yield self._draft(name, own)
@@ -76,19 +76,21 @@ class Drafting:
                 self.script.note(reason.at, f"INSERT INTO {name} is left out: {reason.text}")
 
     def _draft(self, name: str, inserts: Sequence[InsertInto]) -> SinkDraft:
-        """The sink of one table. Raises NotCarriedOver."""
+        """Draft the sink of one table. Raises NotCarriedOver."""
         first, table = inserts[0], self.tables.get(name)
         if table is None:
             raise NotCarriedOver(first.at, f"there is no CREATE TABLE {name}")
         if apart := [insert for insert in inserts if insert.columns != first.columns]:
-            text = "its INSERTs name different columns: name the same ones in the same order"
+            text = "its INSERTs list different columns: list the same columns in the same order"
             raise NotCarriedOver(apart[0].at, text)
         topic = topic_of(self.script, table, sink=True)
         given = first.columns or tuple(table.record)
         if topic.format == "plain_avro":
-            self.script.note(first.at, f"{name}: Avro is written in the registry's frame here, and not plain")
+            self.script.note(first.at, f"{name}: Avro is written in the registry's wire format, not plain")
         if topic.mode == "debezium":
-            text = f"{name}: no envelopes are written here: the row kind is in a header of each record, mode retract"
+            text = (
+                f"{name}: Debezium envelopes are not written: mode retract has the row kind in a header of each record"
+            )
             self.script.note(first.at, text)
         return SinkDraft(
             name=name,
@@ -108,7 +110,7 @@ class Drafting:
         )
 
     def _query(self, inserts: Sequence[InsertInto], columns: tuple[str, ...]) -> Sql:
-        """The rows of all INSERTs into a table. Raises NotCarriedOver."""
+        """Return the UNION ALL of all INSERTs into a table. Raises NotCarriedOver."""
         sql = Sql()
         for insert in inserts:
             query = self.translator.query(insert.query)
@@ -119,7 +121,7 @@ class Drafting:
 
 
 def _mode(topic: TableTopic, table: CreateTable) -> str:
-    """The mode of the sink that writes a table."""
+    """Return the mode of the sink that writes a table."""
     connector = table.options.get("connector")
     if topic.mode in ("debezium", "changes"):
         return "retract"
@@ -131,7 +133,7 @@ def _mode(topic: TableTopic, table: CreateTable) -> str:
 
 
 def named(query: Sql, names: tuple[str, ...], *, only_if_known: bool = False) -> Sql:
-    """A query whose columns have these names; with `only_if_known` only one whose SELECT list is written out."""
+    """Give a query's columns these names. With `only_if_known`, only if its SELECT list is written out."""
     items = select_list(str(query))
     if not names:
         return query

@@ -1,7 +1,7 @@
-"""Flink's functions that Spark calls otherwise, or that say something else there under the same name.
+"""Flink functions that have another name in Spark, or another meaning under the same name.
 
-`SPELLINGS` is the table: a function by its name and the number of its arguments, and what stands for it in Spark's SQL.
-Functions that are not in it are called the same and mean the same, or are refused when the job is planned.
+The table `SPELLINGS` maps a function, by its name and number of arguments, to its template in Spark SQL. A function
+that is not in the table has the same name and meaning in Spark, or is refused when the job is planned.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SPELLINGS: Mapping[tuple[str, int], str] = {
-    # Text. A part that is not there is NULL in Flink and empty in Spark.
+    # Text. A missing part is NULL in Flink and empty in Spark.
     ("SPLIT_INDEX", 3): (
         "IF(LENGTH({0}) - LENGTH(REPLACE({0}, {1}, '')) >= {2} * LENGTH({1}), SPLIT_PART({0}, {1}, {2} + 1), NULL)"
     ),
@@ -34,7 +34,7 @@ SPELLINGS: Mapping[tuple[str, int], str] = {
     ("JSON_VALUE", 2): "GET_JSON_OBJECT({0}, {1})",
     ("JSON_QUERY", 2): "GET_JSON_OBJECT({0}, {1})",
     ("JSON_EXISTS", 2): "(GET_JSON_OBJECT({0}, {1}) IS NOT NULL)",
-    # Times. What is no time is NULL in Flink and stops the query in Spark.
+    # Times. Text that is not a time is NULL in Flink and fails the query in Spark.
     ("TO_TIMESTAMP", 1): "TRY_CAST({0} AS TIMESTAMP_NTZ)",
     ("TO_TIMESTAMP", 2): "CAST(TRY_TO_TIMESTAMP({0}, {1}) AS TIMESTAMP_NTZ)",
     ("TO_TIMESTAMP_LTZ", 1): "TIMESTAMP_MILLIS({0})",
@@ -48,7 +48,7 @@ SPELLINGS: Mapping[tuple[str, int], str] = {
     ("WEEK", 1): "WEEKOFYEAR({0})",
     ("FLOOR TO", 2): "DATE_TRUNC('{1}', {0})",
     ("EXTRACT SECOND", 1): "SECOND({0})",
-    # Values. A separator that is left out is a comma in Flink, and nothing in Spark.
+    # Values. The default separator is a comma in Flink, and empty in Spark.
     ("LISTAGG", 1): "LISTAGG({0}, ',')",
     ("STR_TO_MAP", 1): "STR_TO_MAP({0}, ',', '=')",
     ("STR_TO_MAP", 2): "STR_TO_MAP({0}, {1}, '=')",
@@ -62,10 +62,10 @@ SPELLINGS: Mapping[tuple[str, int], str] = {
 
 
 def spelled(name: str, arguments: int) -> str | None:
-    """What stands for a call, with `{0}` for its first argument; None where it is called the same."""
+    """Return the Spark SQL template for a call, with `{0}` for its first argument; None if the call is the same."""
     listed = [f"{{{number}}}" for number in range(arguments)]
     if name in ("GREATEST", "LEAST"):
-        # NULL in Flink where an argument is; Spark leaves NULLs out.
+        # If an argument is NULL, the result is NULL in Flink. Spark ignores NULLs.
         nulls = " OR ".join(f"{each} IS NULL" for each in listed)
         return f"IF({nulls}, NULL, {name}({', '.join(listed)}))"
     if name == "ROW":
@@ -74,17 +74,17 @@ def spelled(name: str, arguments: int) -> str | None:
 
 
 WITHOUT: Mapping[str, str] = {
-    "TYPEOF": "types are known beforehand: write the name out",
-    "CEIL TO": "CEIL(… TO unit) is not here: write DATE_TRUNC('unit', …) + INTERVAL '1' unit where that is later",
-    "COLLECT": "COLLECT makes a MULTISET, which has no place in a topic: GROUP BY the value as well, and COUNT",
-    "JSON_STRING": "its text differs in detail: make the JSON where the result is read",
-    "JSON_OBJECT": "its text differs in detail: write the columns, and a sink with `format: json`",
-    "JSON_ARRAY": "its text differs in detail: write the columns, and a sink with `format: json`",
-    "JSON_OBJECTAGG": "it makes one text of a group: write the rows, and a sink with `format: json`",
-    "JSON_ARRAYAGG": "it makes one text of a group: write the rows, and a sink with `format: json`",
-    "CURRENT_WATERMARK": "the watermark is no value here: compare with a time that is a column",
+    "TYPEOF": "types are known when the job is planned: write the type's name as a literal",
+    "CEIL TO": "write DATE_TRUNC('unit', t) + INTERVAL '1' unit, or t itself if it is the start of a unit",
+    "COLLECT": "a MULTISET cannot be written to a topic: add the value to GROUP BY, and use COUNT(*)",
+    "JSON_STRING": "its text differs in details: build the JSON where the result is read",
+    "JSON_OBJECT": "its text differs in details: select the columns, and use a sink with `format: json`",
+    "JSON_ARRAY": "its text differs in details: select the columns, and use a sink with `format: json`",
+    "JSON_OBJECTAGG": "it builds one text per group: select the rows, and use a sink with `format: json`",
+    "JSON_ARRAYAGG": "it builds one text per group: select the rows, and use a sink with `format: json`",
+    "CURRENT_WATERMARK": "the watermark is not available as a value: compare with a time column",
     "OVERLAPS": "write a.start < b.end AND b.start < a.end",
     "GROUP_ID": "write GROUPING_ID()",
-    "SOURCE_WATERMARK": "a watermark is said of a column: `watermark: {column: ts, delay: 5s}`",
+    "SOURCE_WATERMARK": "declare the watermark for a column: `watermark: {column: ts, delay: 5s}`",
 }
-"""Functions for which there is nothing, and what to do instead."""
+"""Functions without an equivalent, and what to do instead."""

@@ -1,4 +1,4 @@
-"""A script as a job file: its tables, views and INSERTs, as far as a job can say them, and notes on the rest."""
+"""Convert a script to a job file: its tables, views and INSERTs, as far as a job can express them, with notes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UTC = ("UTC", "GMT", "Z", "Etc/UTC", "+00:00")
 
 @dataclass(frozen=True)
 class Imported:
-    """The text of the job file, and the notes as lines; `whole` says that the job does all that the script does."""
+    """The text of a job file, and the notes as lines. `whole`: the job does everything that the script does."""
 
     text: str
     notes: tuple[str, ...]
@@ -35,7 +35,7 @@ class Imported:
 
 
 def imported(name: str, text: str) -> Imported:
-    """The job file of a script. Raises ScriptError where it cannot be a job at all."""
+    """Convert a script to a job file. Raises ScriptError if this is impossible."""
     script = Script(name, text)
     work = _Import(script)
     for statement in read(script):
@@ -89,18 +89,18 @@ class _Import:
                 case "table.exec.emit.early-fire.enabled":
                     self.early = value.lower() == "true"
                 case "table.local-time-zone" if value not in _UTC:
-                    text = f"the time zone here is UTC, and not {value}: write CONVERT_TIMEZONE where it matters"
+                    text = f"the time zone is always UTC, not {value}: use CONVERT_TIMEZONE where it matters"
                     self.script.note(option.at, text)
                 case "table.local-time-zone" | "table.exec.emit.early-fire.delay":
                     pass
                 case _:
-                    text = f"{name} is left out: it says how Flink does it, and has no meaning here"
+                    text = f"{name} is left out: it tunes Flink and has no equivalent"
                     self.script.note(option.at, text, lost=False)
         except NotCarriedOver as reason:
             self.script.note(reason.at, reason.text)
 
     def finished(self) -> str:
-        """The text of the job file. Raises ScriptError."""
+        """Return the text of the job file. Raises ScriptError."""
         if not self.inserts:
             raise ScriptError(
                 "\n".join([*self.script.told(), self._nothing("no INSERT INTO … SELECT writes a result")])
@@ -117,7 +117,7 @@ class _Import:
         views = self._views(translator)
         for name, table in self.tables.items():
             if table.query and reads.pop(name, None) is not None:
-                text = "its columns are those of a query: write CREATE VIEW for the query, and read the view"
+                text = "its columns come from a query: use CREATE VIEW for the query, and read the view"
                 self.script.note(table.at, f"{name} is not read: {text}")
         tables = {
             f"{name}_topic" if name in views else name: self._table(table, reads[name], views, translator)
@@ -126,14 +126,12 @@ class _Import:
         }
         for name, table in self.tables.items():
             if name not in reads and name not in self.inserts:
-                self.script.note(table.at, f"{name} is left out: no query reads it, and none writes it", lost=False)
+                self.script.note(table.at, f"{name} is left out: no query reads or writes it", lost=False)
         drafting = Drafting(self.script, self.tables, translator, self.nulls_dropped, final=not self.early)
         drafts = list(drafting.drafts(self.inserts))
         head = self._head()
         if not tables:
-            raise ScriptError(
-                "\n".join([*self.script.told(), self._nothing("no query reads a table that is declared")])
-            )
+            raise ScriptError("\n".join([*self.script.told(), self._nothing("no query reads a declared table")]))
         fitting = fitted(self.script, {**head, "tables": tables}, views, drafts)
         sinks = {name: each for name, each in fitting.sinks.items() if each.value is not None}
         if not sinks:
@@ -142,19 +140,19 @@ class _Import:
         if fitting.views:
             whole = {**head, "tables": tables, "views": fitting.views, "sinks": fitting.sinks}
         self._check(whole)
-        comment = [f"Made of {Path(self.script.name).name} by `rowkind import`."]
+        comment = [f"Converted from {Path(self.script.name).name} by `rowkind import`."]
         if self.script.notes:
-            comment += ["What is not as it was there:"]
+            comment += ["Differences from the script:"]
             comment += [f"- line {self.script.line(note.at)}: {note.text}" for note in sorted(self.script.notes)]
         return document({"": Commented(comment)} | whole)
 
     def _check(self, whole: dict[str, Any]) -> None:
-        """Raise JobError or PlanError where sinks that are right by themselves are not so together."""
+        """Check that sinks which are valid alone are also valid together. Raises JobError or PlanError."""
         job = loaded(document(whole), Path(self.script.name), {})
         plan_query(job, list(job.sinks))
 
     def _nothing(self, reason: str) -> str:
-        return f"{self.script.name}: this cannot be a job: {reason}"
+        return f"{self.script.name}: the script cannot be converted to a job: {reason}"
 
     def _queries(self) -> list[tuple[Word, ...]]:
         return [each.query for each in self.views.values()] + [
@@ -196,9 +194,9 @@ class _Import:
         return found
 
     def _with_computed(self, table: CreateTable, translator: Translator) -> Sql:
-        """The columns of a topic and those that are computed from them, in the table's order. Raises NotCarriedOver.
+        """Return a view with a topic's columns and the columns computed from them, in order. Raises NotCarriedOver.
 
-        A record whose computed time attribute is NULL stops Flink's job; here it has no row.
+        A record whose computed time attribute is NULL stops a Flink job. The view filters it out.
         """
         sql, where = Sql(), Sql()
         for column in table.columns:
@@ -210,7 +208,7 @@ class _Import:
                 if column.computed and table.watermark is not None and table.watermark.column == column.name:
                     before, behind = (Sql((Stretch(text, column.at),)) for text in (" WHERE ", " IS NOT NULL"))
                     where = before + value + behind
-                    text = f"{table.name}: rows whose {column.name} is NULL are left out; Flink stops at them"
+                    text = f"{table.name}: rows whose {column.name} is NULL are filtered out; Flink fails on them"
                     self.script.note(column.at, text, lost=False)
         return sql + Sql((Stretch(f" FROM {table.name}_topic", table.at),)) + where
 

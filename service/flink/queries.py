@@ -1,6 +1,6 @@
-"""A query in Flink's SQL as one in Spark's: the same text, and in it other words where Spark spells otherwise.
+"""Translate a query from Flink SQL to Spark SQL: the same text, with words replaced where Spark's syntax differs.
 
-What depends on the types of columns comes later (`service.flink.typing`).
+Differences that depend on column types are handled later (`service.flink.by_type`).
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from rowkind.service.flink.text import Sql, Stretch, filled, quoted
 from rowkind.service.flink.types import spark_type
 
 _SYNTAX: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("SIMILAR", "TO"), "SIMILAR TO is not known here: write RLIKE and a regular expression"),
-    (("BETWEEN", "SYMMETRIC"), "SYMMETRIC is not known here: write BETWEEN LEAST(a, b) AND GREATEST(a, b)"),
-    (("BETWEEN", "ASYMMETRIC"), "ASYMMETRIC is what BETWEEN is anyway: leave it out"),
-    (("IS", "JSON"), "IS JSON is not known here: GET_JSON_OBJECT(text, '$') IS NOT NULL is near to it"),
-    (("IS", "NOT", "JSON"), "IS JSON is not known here: GET_JSON_OBJECT(text, '$') IS NULL is near to it"),
+    (("SIMILAR", "TO"), "SIMILAR TO is not supported: use RLIKE with a regular expression"),
+    (("BETWEEN", "SYMMETRIC"), "SYMMETRIC is not supported: write BETWEEN LEAST(a, b) AND GREATEST(a, b)"),
+    (("BETWEEN", "ASYMMETRIC"), "ASYMMETRIC is not supported, and is the default of BETWEEN: leave it out"),
+    (("IS", "JSON"), "IS JSON is not supported: GET_JSON_OBJECT(text, '$') IS NOT NULL is similar"),
+    (("IS", "NOT", "JSON"), "IS JSON is not supported: GET_JSON_OBJECT(text, '$') IS NULL is similar"),
     (("OVERLAPS",), WITHOUT["OVERLAPS"]),
 )  # fmt: skip
 _HINT = re.compile(r"(\w+)\s*(?:\(([^)]*)\))?")
 _PAIR = re.compile(r"'?([\w.]+)'?\s*=\s*'([^']*)'")
 _SKIP_NULLS = ("FIRST_VALUE", "LAST_VALUE")
-"""Aggregate functions that skip NULLs in Flink by themselves, and in Spark with IGNORE NULLS."""
+"""Aggregate functions that skip NULLs by default in Flink, and in Spark only with IGNORE NULLS."""
 _KEEPS_NULLS = (
-    "ARRAY_AGG leaves NULLs out here, which Flink keeps, and of no values it is empty, which is NULL in Flink"
+    "ARRAY_AGG omits NULLs, which Flink keeps; without values its result is an empty array, which is NULL in Flink"
 )
 
 
 @dataclass(frozen=True)
 class Translator:
-    """Makes queries of words; `tables` are the names of tables and views, `proctime` columns that are PROCTIME()."""
+    """Translates queries. `tables`: the names of tables and views; `proctime`: the columns that are PROCTIME()."""
 
     script: Script
     tables: frozenset[str]
     proctime: frozenset[str]
 
     def query(self, words: Sequence[Word]) -> Sql:
-        """A query. Raises NotCarriedOver."""
+        """Translate a whole query. Raises NotCarriedOver."""
         if not words:
             raise NotCarriedOver(0, "a query is missing")
         indent = self._indent(words[0].start)
@@ -53,12 +53,12 @@ class Translator:
         return Sql(pieces)
 
     def _indent(self, at: int) -> int:
-        """How far the line of a place is indented; where it begins in a line, that far."""
+        """Return the indent of the line at `at`; if only spaces precede the place, its column."""
         line = self.script.text[self.script.text.rfind("\n", 0, at) + 1 : at]
         return len(line) if not line.strip() else len(line) - len(line.lstrip())
 
     def sql(self, words: Sequence[Word]) -> Sql:
-        """Some words of a query, with their indents. Raises NotCarriedOver."""
+        """Translate some words of a query and keep the space between them. Raises NotCarriedOver."""
         found, at = Sql(), 0
         while at < len(words):
             if at:
@@ -75,7 +75,7 @@ class Translator:
         return Sql((Stretch(text, start),))
 
     def _next(self, words: Sequence[Word], at: int) -> tuple[Sql, int]:
-        """The SQL of the word at a place, and of how many words behind it."""
+        """Translate the word at `at`, and return the SQL with the number of words that it covers."""
         word, left = words[at], Reader(words[at:])
         _check_carried_over(left)
         before = words[at - 1].upper if at else ""
@@ -96,7 +96,7 @@ class Translator:
         return self._piece(word), 1
 
     def _called(self, reader: Reader) -> tuple[Sql, int]:
-        """A name with parentheses behind it: a call, of which its name alone is one word."""
+        """Translate a call, a name followed by parentheses. If it is the same in Spark, only the name is taken."""
         name = reader.take()
         inside = reader.parenthesised()
         if name.upper == "ARRAY_AGG":
@@ -112,7 +112,7 @@ class Translator:
         return Sql((Stretch(self.script.text[word.start : word.end] if text is None else text, word.start),))
 
     def _subscripts(self, value: Sql, behind: Reader) -> Sql:
-        """A value with the subscripts behind it. The first place of an array is 1 in Flink, and 0 in Spark."""
+        """Add the subscripts that follow a value. The first element of an array is 1 in Flink, and 0 in Spark."""
         while behind.peek() == "[":
             at, inner = behind.start, _bracketed(behind)
             by_text = len(inner) == 1 and inner[0].kind == "text"
@@ -120,7 +120,7 @@ class Translator:
         return value
 
     def _name(self, words: Sequence[Word], at: int, before: str) -> tuple[Sql, int]:
-        """A name, with what is in front of it: `catalog.database.table`, `o.proctime`, `tags[1]`."""
+        """Translate a name with its qualifiers and subscripts: `catalog.database.table`, `o.proctime`, `tags[1]`."""
         end = at
         while end + 2 < len(words) and words[end + 1].upper == "." and words[end + 2].is_name:
             end += 2
@@ -138,7 +138,7 @@ class Translator:
         return whole, end - at + 1 + behind.at
 
     def _matched(self, table: Sql, behind: Reader) -> Sql | None:
-        """A table and the MATCH_RECOGNIZE behind it, if that is by a time of processing, which it takes as a column."""
+        """Translate a table with MATCH_RECOGNIZE by processing time, which becomes a column; None for other times."""
         behind.take()
         inside = behind.parenthesised()
         keywords = [word.upper for word in inside]
@@ -150,14 +150,14 @@ class Translator:
         return None
 
     def _call(self, name: Word, inside: Sequence[Word]) -> Sql | None:
-        """A call of a function that is spelled otherwise in Spark; None for one that is not."""
+        """Translate a call of a function that differs in Spark; None if it does not differ."""
         called, arguments = name.upper, [list(each) for each in parts(inside)]
         match called:
             case "CAST" | "TRY_CAST":
                 value, *to = parts(inside, "AS")
                 if not to:
                     return None
-                # An alias of a subquery stands in parentheses of its own.
+                # The alias of a subquery is inside the subquery's parentheses, so the last AS belongs to the CAST.
                 type_ = spark_type(Reader(to[-1]))
                 return self._piece(name) + filled("({0} AS " + type_ + ")", (self.sql(value),), name.start)
             case "CEIL" | "FLOOR" if len(ends := parts(inside, "TO")) == 2:
@@ -182,7 +182,7 @@ class Translator:
         return filled(template, tuple(self.sql(each) for each in arguments), name.start)
 
     def _skipping_nulls(self, name: Word, inside: Sequence[Word], behind: Reader) -> Sql:
-        """A call that skips NULLs unless RESPECT NULLS is written, inside of its parentheses or behind them."""
+        """Translate a call that skips NULLs unless it has RESPECT NULLS, inside its parentheses or after them."""
         value, said = list(inside), ""
         if [each.upper for each in inside[-2:]] in (["IGNORE", "NULLS"], ["RESPECT", "NULLS"]):
             value, said = value[:-2], inside[-2].upper
@@ -195,24 +195,24 @@ class Translator:
         return made + Sql((Stretch(f" {said or 'IGNORE'} NULLS", name.start),))
 
     def _split(self, name: Word, arguments: list[list[Word]]) -> Sql:
-        """SPLIT at a text, as the regular expression that Spark takes."""
+        """Translate SPLIT: its delimiter is plain text in Flink, and a regular expression in Spark."""
         (delimiter, *rest) = arguments[1]
         if rest or delimiter.kind != "text":
-            raise NotCarriedOver(name.start, "SPLIT takes a delimiter that is written out")
+            raise NotCarriedOver(name.start, "the delimiter of SPLIT must be a literal")
         pattern = self._piece(delimiter, quoted(re.escape(delimiter.value)))
         return filled("SPLIT({0}, {1})", (self.sql(arguments[0]), pattern), name.start)
 
     def _json(self, name: Word, arguments: list[list[Word]]) -> Sql:
-        """A path in JSON; what is not there or no JSON is NULL, as in Flink if nothing else is said."""
+        """Translate a JSON path function. A missing value or invalid JSON gives NULL, which is Flink's default."""
         if len(arguments) != 2 or arguments[1][0].kind != "text":
-            raise NotCarriedOver(name.start, f"{name.upper} takes a path that is written out")
+            raise NotCarriedOver(name.start, f"the path of {name.upper} must be a literal")
         (path, *options), words = arguments[1], Reader(arguments[1][1:])
         to = None
         while not words.done:
             if words.accept("RETURNING"):
                 to = spark_type(words)
             elif not (words.accept("NULL", "ON", "EMPTY") or words.accept("NULL", "ON", "ERROR")):
-                text = f"{name.upper}: what is not there is NULL here; write COALESCE(…, …) for another value"
+                text = f"{name.upper}: a missing value is NULL; use COALESCE(…, …) for another value"
                 raise NotCarriedOver(options[0].start, text)
         plain = re.sub(r"^\s*(lax|strict)\s+", "", path.value)
         template = SPELLINGS[name.upper, 2]
@@ -220,11 +220,11 @@ class Translator:
         return found if to is None else filled(f"TRY_CAST({{0}} AS {to})", (found,), name.start)
 
     def _hint(self, hint: Word) -> Sql:
-        """The hint with what is known here."""
+        """Translate a hint: keep STATE_TTL, and note that other hints are dropped."""
         kept = []
         for each in _HINT.finditer(hint.value.removeprefix("/*+").removesuffix("*/")):
             if each[1].upper() != "STATE_TTL":
-                text = f"the hint {each[1]} is left out: how rows are joined is not chosen by hints here"
+                text = f"the hint {each[1]} is left out: hints do not choose how rows are joined"
                 self.script.note(hint.start, text, lost=False)
                 continue
             for alias, length in _PAIR.findall(each[2] or ""):
@@ -234,7 +234,7 @@ class Translator:
 
 
 def _bracketed(reader: Reader) -> list[Word]:
-    """The words between the bracket that comes next and the one that closes it. Raises NotCarriedOver."""
+    """Take and return the words inside the next pair of brackets. Raises NotCarriedOver."""
     reader.expect("[")
     start, depth = reader.at, 1
     while depth:
@@ -244,7 +244,7 @@ def _bracketed(reader: Reader) -> list[Word]:
 
 
 def read_tables(script: Script, words: Sequence[Word], tables: frozenset[str]) -> dict[str, Options]:
-    """The tables and views that a query may read, each with the options that a hint behind its name gives."""
+    """Return the tables and views that a query may read, each with the options in a hint after its name."""
     found: dict[str, dict[str, FlinkOption]] = {}
     for place, word in enumerate(words):
         if word.is_name and word.value in tables:
@@ -254,19 +254,19 @@ def read_tables(script: Script, words: Sequence[Word], tables: frozenset[str]) -
 
 
 def _check_carried_over(reader: Reader) -> None:
-    """Raise NotCarriedOver for words that say what a job cannot."""
+    """Raise NotCarriedOver if the next words are syntax that a job does not support."""
     word, behind = reader.words[reader.at], reader.words[reader.at + 1 : reader.at + 2]
     for keywords, text in _SYNTAX:
         if reader.accept(*keywords):
             raise NotCarriedOver(word.start, text)
     following = reader.peek(1)
     if word.upper == "LATERAL" and following != "(":
-        text = "write JOIN t FOR SYSTEM_TIME AS OF PROCTIME()" if following == "SNAPSHOT" else (
-            "UNNEST of an array is one of SQL"
+        text = "use JOIN t FOR SYSTEM_TIME AS OF PROCTIME()" if following == "SNAPSHOT" else (
+            "for an array, use UNNEST"
         )  # fmt: skip
         raise NotCarriedOver(word.start, f"a table function is not carried over: {text}")
     if word.upper == "TIME" and behind and behind[0].kind == "text":
-        text = "a TIME cannot be written out: write CAST(… AS STRING) around the column, and compare texts"
+        text = "a TIME literal is not supported: write CAST(… AS STRING) around the column, and compare strings"
         raise NotCarriedOver(word.start, text)
     if word.upper in (")", "]") and following == "[":
-        raise NotCarriedOver(word.start, "a place in an array is written TRY_ELEMENT_AT(array, place) here")
+        raise NotCarriedOver(word.start, "an expression cannot have a subscript: use TRY_ELEMENT_AT(array, position)")

@@ -1,8 +1,8 @@
-"""A script in Flink's SQL: its words, its statements, and what is to be said about places in it.
+"""A Flink SQL script: its words, its statements, and notes about positions in it.
 
-Only the words are sqlglot's, in Flink's spelling: backticks around names, quotation marks doubled inside of text and no
-backslashes. What is a job already, queries, stays text whose words are replaced one by one, so that people find their
-own lines, indents and comments again.
+sqlglot only splits the script into tokens, by Flink's rules: names in backticks, doubled quotation marks in text, and
+no backslash escapes. Queries stay text, in which single words are replaced, so that users find their own lines, indents
+and comments again.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ _KINDS: dict[TokenType, WordKind] = {
 
 
 class _FlinkTokenizer(Tokenizer):
-    IDENTIFIERS = ["`"]  # noqa: RUF012 -- sqlglot reads it so
+    IDENTIFIERS = ["`"]  # noqa: RUF012 -- sqlglot reads these class attributes
     QUOTES = ["'"]  # noqa: RUF012 -- as above
     STRING_ESCAPES = ["'"]  # noqa: RUF012 -- as above
-    COMMANDS = set()  # noqa: RUF012 -- as above: words of each statement, none of which is one text
+    COMMANDS = set()  # noqa: RUF012 -- as above; every statement is split into words
 
 
 class FlinkWords(Dialect):
-    """Flink's words; nothing is parsed by it."""
+    """A dialect for Flink's tokens. It is not used for parsing."""
 
     Tokenizer = _FlinkTokenizer
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word of the script, or a sign: what it says without its quotes, and where, first character to behind the last.
+    """A word or sign of the script: its `value` without quotes, and its position from `start` up to `end`.
 
-    `upper` is what a keyword is compared with, empty for a word in quotes.
+    Keywords are compared with `upper`, which is empty for a word in quotes.
     """
 
     kind: WordKind
@@ -56,20 +56,20 @@ class Word:
 
     @property
     def upper(self) -> str:
-        """The word in capitals, empty where it cannot be a keyword."""
+        """The word in capitals, empty if it cannot be a keyword."""
         return self.value.upper() if self.kind in ("name", "sign") else ""
 
     @property
     def is_name(self) -> bool:
-        """Whether it can be the name of something."""
+        """Whether the word can be an identifier."""
         return self.kind in ("name", "quoted")
 
 
 @dataclass(frozen=True, order=True)
 class Note:
-    """Something that the job file does not say as the script does, at a place in it.
+    """A difference between the job file and the script, at a position in the script.
 
-    `lost` says that something is missing in the job; otherwise it only is done in another way, or need not be said.
+    `lost`: something is missing in the job. Otherwise it is done in another way, or is not needed.
     """
 
     at: int
@@ -77,8 +77,8 @@ class Note:
     lost: bool = True
 
 
-class NotCarriedOver(Exception):  # noqa: N818 -- what it is
-    """A piece of the script for which there is nothing in a job file, and what to do instead."""
+class NotCarriedOver(Exception):  # noqa: N818 -- named for its meaning
+    """A piece of the script has no equivalent in a job file. The text says what to do instead."""
 
     def __init__(self, at: int, text: str) -> None:
         self.at = at
@@ -87,43 +87,43 @@ class NotCarriedOver(Exception):  # noqa: N818 -- what it is
 
 
 class ScriptError(RowkindError):
-    """A script that is no job at all. The message has a line for each reason, with its place."""
+    """A script cannot be converted to a job. The message has a line for each reason, with its position."""
 
     exit_code = REFUSED
 
 
 @dataclass(frozen=True)
 class Script:
-    """A text and the name of the file that it came from, with what was noted about it."""
+    """The text and file name of a script, with the notes about it."""
 
     name: str
     text: str
     notes: list[Note] = field(default_factory=list)
 
     def note(self, at: int, text: str, *, lost: bool = True) -> None:
-        """Say something about a place, once."""
+        """Add a note about a position, unless it exists."""
         if (found := Note(at, text, lost)) not in self.notes:
             self.notes.append(found)
 
     def place(self, at: int) -> str:
-        """File, line and column of a place."""
+        """Return a position as file, line and column."""
         line = self.text.count("\n", 0, at) + 1
         return f"{self.name}:{line}:{at - self.text.rfind(chr(10), 0, at)}"
 
     def line(self, at: int) -> int:
-        """The line of a place, from 1."""
+        """Return the line of a position, from 1."""
         return self.text.count("\n", 0, at) + 1
 
     def told(self) -> list[str]:
-        """The notes in their order, each with its place."""
+        """Return the notes in the order of their positions, each with its file, line and column."""
         return [f"{self.place(note.at)}: {note.text}" for note in sorted(self.notes)]
 
     def written(self, words: Sequence[Word]) -> str:
-        """Some words as they stand in the script."""
+        """Return the script's text from the first to the last of these words."""
         return self.text[words[0].start : words[-1].end] if words else ""
 
     def statements(self) -> list[list[Word]]:
-        """The words of each statement. Raises ScriptError."""
+        """Return the words of each statement. Raises ScriptError."""
         try:
             tokens = FlinkWords().tokenize(self.text)
         except TokenError:
@@ -137,7 +137,7 @@ class Script:
             if kind is None:
                 kind = "name" if token.text[:1].isalpha() or token.text[:1] == "_" else "sign"
             if kind == "name":
-                # Some keywords of two words are one to sqlglot.
+                # sqlglot has one token for some keywords of two words.
                 for each in re.finditer(r"\S+", token.text):
                     found[-1].append(Word(kind, each[0], token.start + each.start(), token.start + each.end()))
             else:
@@ -146,7 +146,7 @@ class Script:
 
 
 class Reader:
-    """Takes the words of a statement one after the other."""
+    """Reads the words of a statement one after the other."""
 
     def __init__(self, words: Sequence[Word]) -> None:
         self.words = list(words)
@@ -154,22 +154,22 @@ class Reader:
 
     @property
     def done(self) -> bool:
-        """Whether all words are taken."""
+        """Whether all words have been taken."""
         return self.at >= len(self.words)
 
     @property
     def start(self) -> int:
-        """Where the next word stands, or the last one ends."""
+        """The position of the next word, or the end of the last one."""
         return self.words[self.at].start if not self.done else self.words[-1].end
 
     def peek(self, ahead: int = 0) -> str:
-        """The next word as a keyword."""
+        """Return the next word as a keyword, without taking it; empty at the end."""
         return self.words[self.at + ahead].upper if self.at + ahead < len(self.words) else ""
 
     def take(self) -> Word:
-        """The next word. Raises NotCarriedOver."""
+        """Take and return the next word. Raises NotCarriedOver."""
         if self.done:
-            raise NotCarriedOver(self.start, "the statement ends too early")
+            raise NotCarriedOver(self.start, "the statement is incomplete")
         self.at += 1
         return self.words[self.at - 1]
 
@@ -183,19 +183,19 @@ class Reader:
     def expect(self, keyword: str) -> None:
         """Take a keyword. Raises NotCarriedOver."""
         if not self.accept(keyword):
-            raise NotCarriedOver(self.start, f"the statement is not understood: {keyword} was expected here")
+            raise NotCarriedOver(self.start, f"syntax error: expected {keyword} here")
 
     def name(self) -> Word:
-        """The name of something; of `catalog.database.table` the last part. Raises NotCarriedOver."""
+        """Take an identifier; return only the last part of `catalog.database.table`. Raises NotCarriedOver."""
         word = self.take()
         while self.accept("."):
             word = self.take()
         if not word.is_name:
-            raise NotCarriedOver(word.start, "the statement is not understood: a name was expected here")
+            raise NotCarriedOver(word.start, "syntax error: expected a name here")
         return word
 
     def parenthesised(self) -> list[Word]:
-        """The words between the parenthesis that comes next and the one that closes it. Raises NotCarriedOver."""
+        """Take and return the words inside the next pair of parentheses. Raises NotCarriedOver."""
         self.expect("(")
         start, depth = self.at, 1
         while depth:
@@ -204,21 +204,21 @@ class Reader:
         return self.words[start : self.at - 1]
 
     def split_angles(self) -> None:
-        """Take the `>>` that comes next for the two ends of types that it is."""
+        """Split the next word, a `>>`, into two words `>`, because it ends two types."""
         word = self.words[self.at]
         self.words[self.at : self.at + 1] = [Word("sign", ">", at, at + 1) for at in (word.start, word.start + 1)]
 
     def rest(self) -> list[Word]:
-        """All words that are left."""
+        """Take and return all remaining words."""
         found = self.words[self.at :]
         self.at = len(self.words)
         return found
 
 
 def parts(words: Sequence[Word], at: str = ",", *, angles: bool = False) -> list[list[Word]]:
-    """The words between commas, or another keyword, those inside of parentheses aside, and of types' angles.
+    """Split words at commas, or at another keyword. Separators in parentheses, or in types' angles, do not count.
 
-    Raises NotCarriedOver where there are none between two of them.
+    Raises NotCarriedOver if a part is empty.
     """
     found: list[list[Word]] = [[]]
     depth = 0
@@ -232,5 +232,5 @@ def parts(words: Sequence[Word], at: str = ",", *, angles: bool = False) -> list
     if not words:
         return []
     if not all(found):
-        raise NotCarriedOver(words[0].start, f"something is missing before or behind {at} here")
+        raise NotCarriedOver(words[0].start, f"something is missing before or after {at}")
     return found

@@ -1,7 +1,7 @@
-"""The SELECT list of a query as words: what its columns are called, and calling them otherwise.
+"""Find and rename the columns of a query's SELECT list, by its tokens.
 
-INSERT INTO and CREATE VIEW with names fit the columns of a query to a table's by their places; a job's sink has the
-columns that its query names.
+INSERT INTO, and CREATE VIEW with column names, match a query's columns to a table's by position. A job's sink instead
+has the column names of its query.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 _ENDS = ("FROM", "UNION", "INTERSECT", "EXCEPT", "WHERE", "GROUP", "ORDER", "LIMIT")
 SelectItem = tuple[int, int, str | None]
-"""Where an item of a SELECT list stands, first character to behind the last, and what it is called, None if nothing."""
+"""The position of an item of a SELECT list, from its first character to after its last, and its name or None."""
 
 
 def select_list(sql: str) -> list[SelectItem] | None:
-    """The items of the first SELECT of a query; None where that is no plain list: a star, or parentheses around it."""
+    """Return the items of a query's first SELECT; None if the list has a star, or if the SELECT is in parentheses."""
     tokens = sqlglot.tokenize(sql, read="spark")
     depths = list(_depths(tokens))
     starts = [at for at, token in enumerate(tokens) if depths[at] == 0 and token.text.upper() == "SELECT"]
@@ -43,7 +43,7 @@ def select_list(sql: str) -> list[SelectItem] | None:
 
 
 def renamed(sql: str, items: Sequence[SelectItem], names: Sequence[str]) -> list[tuple[int, int, str]]:
-    """The edits that give the items these names."""
+    """Return the edits that give the items these names."""
     edits = []
     for (first, last, called), name in zip(items, names, strict=True):
         if called == name:
@@ -54,7 +54,7 @@ def renamed(sql: str, items: Sequence[SelectItem], names: Sequence[str]) -> list
 
 
 def unaliased(item: str) -> str:
-    """An item of a SELECT list without its name."""
+    """Return an item of a SELECT list without its alias."""
     tokens = sqlglot.tokenize(item, read="spark")
     if len(tokens) > 2 and _is_name(tokens[-1]) and not _is_interval(tokens):
         if tokens[-2].token_type is TokenType.ALIAS:
@@ -96,7 +96,7 @@ def _ends_value(token: Token) -> bool:
 
 
 def _depths(tokens: Sequence[Token]) -> list[int]:
-    """How many parentheses and CASEs are open at each token."""
+    """Return how many parentheses and brackets are open at each token."""
     found, depth = [], 0
     for token in tokens:
         opens = token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
@@ -108,15 +108,16 @@ def _depths(tokens: Sequence[Token]) -> list[int]:
 
 
 def spoken(name: str) -> str:
-    """A name as SQL has it, in backticks where it needs them."""
+    """Return a name in SQL syntax, in backticks if it needs them."""
     plain = [token.token_type for token in sqlglot.tokenize(name, read="spark")] == [TokenType.VAR]
     return name if plain else f"`{name}`"
 
 
 def wrapped(columns: Sequence[tuple[str, str, str | None]], where: str, more: Sequence[str] = ()) -> tuple[str, str]:
-    """What stands before and behind a query of which columns are renamed or cast, and rows are left out.
+    """Return the text before and after a query, to rename or cast its columns and filter its rows.
 
-    A column is its name inside, its name outside and the type that it is cast to. `more` are columns behind them.
+    A column is a tuple: its name in the query, its new name, and the type to cast to or None. `more` are additional
+    columns after these.
     """
     listed = []
     for inner, outer, type_ in columns:
@@ -124,5 +125,5 @@ def wrapped(columns: Sequence[tuple[str, str, str | None]], where: str, more: Se
         listed.append(value if inner == outer and not type_ else f"{value} AS {spoken(outer)}")
     stars = all(inner == outer and not type_ for inner, outer, type_ in columns)
     listed = [*(["*"] if stars else listed), *more]
-    before = f"SELECT {', '.join(listed)} FROM (\n  "  # noqa: S608 -- a person's own query
+    before = f"SELECT {', '.join(listed)} FROM (\n  "  # noqa: S608 -- the user's own query
     return before, f"\n){f' WHERE {where}' if where else ''}"

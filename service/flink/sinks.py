@@ -1,4 +1,4 @@
-"""Sinks whose queries are planned: columns as the table has them, rows that its key admits, and refusals' places."""
+"""Plan the drafted sinks: adapt their columns to the table, filter rows without a key, and locate refusals."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from rowkind.service.plan.pipeline import logical, plan
 
 @dataclass(frozen=True)
 class Fitted:
-    """Views and sinks as they stand in the job file; a sink that could not be planned is a comment only."""
+    """The views and sinks for the job file. A sink that could not be planned is only a comment."""
 
     views: dict[str, str]
     sinks: dict[str, Commented]
 
 
 def fitted(script: Script, rest: Mapping[str, Any], views: Mapping[str, Sql], drafts: Sequence[SinkDraft]) -> Fitted:
-    """Plan each sink in a job that is otherwise complete, and mend what Flink does by itself."""
+    """Plan each sink in an otherwise complete job, and add to its query what Flink does implicitly."""
     done_views, cast = dict(views), set[tuple[str, int]]()
     sinks: dict[str, Commented] = {}
     for draft in drafts:
@@ -51,8 +51,8 @@ def fitted(script: Script, rest: Mapping[str, Any], views: Mapping[str, Sql], dr
 
 
 _CONFLICTS = {
-    "last": "Several rows may have this key: the last one that comes stands, as in Flink.",
-    "first": "Several rows may have this key: the first one stands, and if it is retracted, the next one.",
+    "last": "Several rows may have this key: the last one to arrive is kept, as in Flink.",
+    "first": "Several rows may have this key: the first one is kept, and if it is retracted, the next one.",
 }
 
 
@@ -65,7 +65,7 @@ class _Fitting:
     cast: set[tuple[str, int]]
 
     def fitted(self) -> SinkDraft:
-        """The sink as it is planned. Raises PlanError, JobError."""
+        """Return the draft in a form that can be planned. Raises PlanError or JobError."""
         self._spell()
         self._fit()
         try:
@@ -78,7 +78,7 @@ class _Fitting:
         return self._once()
 
     def _once(self) -> SinkDraft:
-        """The sink, whose rows come once if they are of windows, as in Flink."""
+        """Return the draft, with `emit: final` if its query uses watermarks and allows it: one result per window."""
         if (
             not self.draft.final
             or self.draft.mode == "append"
@@ -106,13 +106,13 @@ class _Fitting:
         return loaded(document(values), Path(self.script.name), {})
 
     def _spell(self) -> None:
-        """Write otherwise what Flink computes otherwise."""
+        """Rewrite the expressions whose results differ in Flink."""
         origin = f"sinks.{self.draft.name}.sql"
         while True:
             sqls = {f"views.{name}": sql for name, sql in self.views.items()} | {origin: self.draft.sql}
             texts = {name: str(sql) for name, sql in sqls.items()}
             root = self._result()[0]
-            # A cast may make a division one of whole numbers, and a division the argument of an AVG whole.
+            # A cast may turn a division into an integer division, which may make the argument of an AVG an integer.
             places = {each: (each.origin, sqls[each.origin].source(each.at)) for each in casts(root, texts)}
             found = {each for each, place in places.items() if place not in self.cast} or divisions(root, texts)
             self.cast |= set(places.values())
@@ -124,17 +124,17 @@ class _Fitting:
             self.views.update({name.removeprefix("views."): sql for name, sql in sqls.items()})
 
     def _result(self) -> tuple[LogicalNode, dict[str, Type]]:
-        """The plan before any pass, and the columns of the result. Raises PlanError, JobError."""
+        """Return the plan before any pass, and the columns of the result. Raises PlanError or JobError."""
         try:
             root = logical(self._job(probe=True), self.draft.name).root
             return root, columns(root)
         except (Refusal, PlanError) as refusal:
-            # The whole pipeline says it with its place, and without the marks.
+            # The whole pipeline raises the error with its position, from texts without marks.
             plan(self._job(), self.draft.name)
             raise PlanError("", refusal.text) from None
 
     def _fit(self) -> None:
-        """Call the columns as the table does, cast them to its types, and leave out rows without a key."""
+        """Rename the columns to the table's names, cast them to its types, and filter out rows whose key is NULL."""
         draft, wanted = self.draft, list(self.draft.types.items())
         _, result = self._result()
         missing = draft.missing
@@ -143,7 +143,8 @@ class _Fitting:
             wanted = [(name, draft.types.get(name, "")) for name in result]
         empty = self._empty(missing)
         if wanted and len(result) != len(wanted):
-            text = f"its query has {len(result)} columns, and the table {len(wanted)}, those left out aside"
+            noun = "column" if len(result) == 1 else "columns"
+            text = f"its query has {len(result)} {noun}, but the table has {len(wanted)}, without omitted columns"
             raise PlanError("", text)
         pairs = wanted or [(name, "") for name in result]
         listed = [
@@ -159,8 +160,8 @@ class _Fitting:
         where = " AND ".join(f"{name} IS NOT NULL" for name in nulls)
         if nulls and not draft.nulls_dropped:
             text = (
-                f"{draft.name}: rows whose key is NULL are left out ({where}); Flink stops at them, or leaves them out "
-                f"too where table.exec.sink.not-null-enforcer says so"
+                f"{draft.name}: rows whose key is NULL are filtered out ({where}); Flink fails on them, or drops them "
+                f"if table.exec.sink.not-null-enforcer is DROP"
             )
             self.script.note(draft.at, text, lost=False)
         if not nulls and not empty and all(inner == outer and not cast for inner, outer, cast in listed):
@@ -178,10 +179,10 @@ class _Fitting:
             )
 
     def _empty(self, missing: Mapping[str, str]) -> list[str]:
-        """The columns of the table that the query does not have, as NULLs; one that cannot be NULL is noted."""
+        """Return the table's columns that the query lacks, as NULLs. A column that cannot be added is noted."""
         left_out = [name for name, type_ in missing.items() if type_.endswith("NOT NULL") or "<" in type_]
         if left_out:
-            text = f"{self.draft.name}: the columns {', '.join(left_out)}, which the query does not have, are left out"
+            text = f"{self.draft.name}: columns that the query does not have are left out: {', '.join(left_out)}"
             self.script.note(self.draft.at, text)
         return [f"CAST(NULL AS {type_}) AS {spoken(name)}" for name, type_ in missing.items() if name not in left_out]
 
@@ -198,21 +199,21 @@ class _Fitting:
         return found
 
     def _cast(self, draft: SinkDraft, column: str, found: Type, declared: str) -> str | None:
-        """The type that a column is cast to, None where it has it already, or near enough for a reader of the topic."""
+        """Return the type to cast a column to, None if its type is the same or is accepted by readers."""
         if not declared:
             return None
         to = Type.of(declared).required
         if _plain(to) == _plain(found.required) or (column in draft.key and {to.sql, found.sql} <= {"INT", "BIGINT"}):
-            # A CAST would hide that a key is one, and readers take a narrow number for a wide one.
+            # A CAST would hide from the plan that the column is a key. Readers accept a narrow integer for a wide one.
             return None
         if "<" in to.sql or "<" in found.sql:
-            text = f"{draft.name}: the column {column} is {found.required.sql}, and {to.sql} in the table"
+            text = f"{draft.name}: the column {column} is {found.required.sql} in the query, and {to.sql} in the table"
             self.script.note(draft.at, text)
             return None
         return to.sql
 
     def place(self, error: RowkindError) -> tuple[int, str]:
-        """Where in the script something is that cannot be planned, and why."""
+        """Return the position in the script of a planning error, and its text."""
         if not isinstance(error, PlanError):
             return self.draft.at, str(error).partition(": ")[2] or str(error)
         if error.span is None:
@@ -223,6 +224,6 @@ class _Fitting:
 
 
 def _plain(type_: Type) -> str:
-    """A type without the digits of its seconds: timestamps of millis and micros are one to a reader."""
+    """Return a type's name without the precision of times, because readers accept both millis and micros."""
     text = type_.sql
     return text.partition("(")[0] if text.startswith("TIME") else text

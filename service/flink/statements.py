@@ -1,4 +1,4 @@
-"""The statements of a script that a job can say: SET, CREATE TABLE, CREATE VIEW and INSERT INTO."""
+"""Parse the statements of a script that a job can express: SET, CREATE TABLE, CREATE VIEW and INSERT INTO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SetOption:
 
 @dataclass(frozen=True)
 class CreateView:
-    """CREATE VIEW, with the names of its columns if they are given."""
+    """CREATE VIEW, with its column names if they are given."""
 
     name: str
     at: int
@@ -29,10 +29,10 @@ class CreateView:
 
 @dataclass(frozen=True)
 class InsertInto:
-    """A query whose result goes to a table, into some of its columns or all.
+    """INSERT INTO: a query whose result is written to a table, to all of its columns or to some.
 
-    The query's columns are the table's by their places, with `by_name` (CREATE TABLE … AS) by their names. `conflict`
-    is what ON CONFLICT says about rows that share a key, as a sink's `on_conflict` has it; empty if it says nothing.
+    The query's columns match the table's by position, or with `by_name` (CREATE TABLE … AS) by name. `conflict` is the
+    ON CONFLICT policy for rows with the same key, as a value of a sink's `on_conflict`; empty if there is none.
     """
 
     table: str
@@ -46,45 +46,45 @@ class InsertInto:
 Statement = SetOption | CreateTable | CreateView | InsertInto
 
 _NOTHING: Mapping[str, str] = {
-    "USE": "names are those of the job file, without catalog and database",
-    "DROP": "a job file says what there is, and nothing has to be dropped",
-    "SHOW": "it only shows something",
-    "DESCRIBE": "it only shows something",
-    "DESC": "it only shows something",
+    "USE": "names in a job file have no catalog and no database",
+    "DROP": "a job file lists only what exists, so nothing needs to be dropped",
+    "SHOW": "it only displays information",
+    "DESCRIBE": "it only displays information",
+    "DESC": "it only displays information",
     "EXPLAIN": "`rowkind explain` shows the plan",
-    "RESET": "only what is set stands in a job file",
-    "ADD": "there are no jars",
-    "REMOVE": "there are no jars",
-    "LOAD": "there are no modules",
-    "UNLOAD": "there are no modules",
+    "RESET": "a job file has only settings that differ from their defaults",
+    "ADD": "jars are not used",
+    "REMOVE": "jars are not used",
+    "LOAD": "modules are not used",
+    "UNLOAD": "modules are not used",
     "ANALYZE": "statistics are not used",
-    "QUIT": "the end",
-    "EXIT": "the end",
-    "HELP": "it only shows something",
+    "QUIT": "it only ends the session",
+    "EXIT": "it only ends the session",
+    "HELP": "it only displays information",
     "CLEAR": "it only clears the screen",
     "STOP": "SIGTERM stops `rowkind run`",
-    "COMPILE": "a job file holds queries, and its plan is made at each start",
+    "COMPILE": "a job file has queries, which are planned at each start",
 }
 _LOST: Mapping[str, str] = {
-    "SELECT": "a query that only prints is no sink: write INSERT INTO a table, or keep it as a view",
-    "WITH": "a query that only prints is no sink: write INSERT INTO a table, or keep it as a view",
+    "SELECT": "its result is only printed: use INSERT INTO a table, or make it a view",
+    "WITH": "its result is only printed: use INSERT INTO a table, or make it a view",
     "ALTER": "change the CREATE statement instead",
-    "DELETE": "a job writes results and deletes no rows of tables",
-    "UPDATE": "a job writes results and updates no rows of tables",
-    "TRUNCATE": "a job writes results and truncates no tables",
-    "CALL": "there are no procedures",
+    "DELETE": "a job writes results and does not delete rows from tables",
+    "UPDATE": "a job writes results and does not update rows of tables",
+    "TRUNCATE": "a job writes results and does not truncate tables",
+    "CALL": "procedures are not supported",
     "EXECUTE": "it runs a plan or a statement that is not in the script: write its INSERT INTO … SELECT …",
 }
 _CREATES: Mapping[str, str] = {
-    "FUNCTION": "a function of Java or Python is not carried over: write it as an expression, or as a Python function",
-    "MODEL": "a model is not carried over: compute what it gives before the topic is written",
-    "MATERIALIZED": "write CREATE TABLE … WITH (…) AS SELECT …: the result of a job is always up to date",
+    "FUNCTION": "Flink's own Java and Python functions are not supported: write an expression, or a Python function",
+    "MODEL": "a model is not supported: compute its results before the topic is written",
+    "MATERIALIZED": "use CREATE TABLE … WITH (…) AS SELECT …; a job's result is always up to date",
 }
 _CONFLICTS: Mapping[str, str] = {"NOTHING": "first", "DEDUPLICATE": "last", "ERROR": "refuse"}
 
 
 def read(script: Script) -> Iterator[Statement]:
-    """The statements in their order. What is none of these is noted. Raises ScriptError."""
+    """Yield the statements in their order. Other statements are noted. Raises ScriptError."""
     tables: dict[str, CreateTable] = {}
     in_unused_set = False
     for words in script.statements():
@@ -92,7 +92,7 @@ def read(script: Script) -> Iterator[Statement]:
         if in_unused_set:
             in_unused_set = keywords != ["END"]
             continue
-        # EXPLAIN and COMPILE PLAN only look at the INSERTs of a set, all of which are statements up to END.
+        # EXPLAIN and COMPILE PLAN do not run the INSERTs of a statement set, so skip them up to END.
         only_planned = keywords[0] in ("EXPLAIN", "COMPILE") and keywords[1:3] != ["AND", "EXECUTE"]
         in_unused_set = only_planned and "BEGIN" in keywords
         reader = Reader(words)
@@ -123,7 +123,7 @@ def _statement(script: Script, reader: Reader, tables: Mapping[str, CreateTable]
     elif first in _NOTHING:
         script.note(start, f"{first} is left out: {_NOTHING[first]}", lost=False)
     else:
-        text = _LOST.get(first, "write INSERT INTO table SELECT …")
+        text = _LOST.get(first, "use INSERT INTO table SELECT …")
         raise NotCarriedOver(start, f"{first or 'this'} is not carried over: {text}")
 
 
@@ -141,11 +141,11 @@ def _create(script: Script, reader: Reader, start: int, tables: Mapping[str, Cre
     elif kind in _CREATES:
         raise NotCarriedOver(start, f"CREATE {kind}: {_CREATES[kind]}")
     else:
-        script.note(start, f"CREATE {kind}: tables are named in the job file and nowhere else", lost=False)
+        script.note(start, f"CREATE {kind} is left out: a job file has no equivalent", lost=False)
 
 
 def _wraps_inserts(reader: Reader) -> bool:
-    """Take the beginning of a statement set; whether it is the beginning or the end of one, and nothing else."""
+    """Skip the words that begin or end a statement set; return whether the statement has no other words."""
     reader.accept("EXECUTE", "STATEMENT", "SET", "BEGIN")
     reader.accept("BEGIN", "STATEMENT", "SET")
     reader.accept("STATEMENT", "SET", "BEGIN")
@@ -160,24 +160,24 @@ def _set(reader: Reader) -> Iterator[SetOption]:
     words = reader.rest()
     sides = parts(words, "=")
     if len(sides) < 2:
-        raise NotCarriedOver(start, "SET is written SET 'name' = 'value'")
+        raise NotCarriedOver(start, "write SET 'name' = 'value'")
     name, value = ("".join(word.value for word in side) for side in (sides[0], words[len(sides[0]) + 1 :]))
     yield SetOption(name, FlinkOption(value, start))
 
 
 def _insert(reader: Reader, start: int) -> InsertInto:
     if reader.accept("OVERWRITE"):
-        text = "INSERT OVERWRITE is not carried over: a job does not replace a table at once: write INSERT INTO"
+        text = "INSERT OVERWRITE is not carried over, because a job does not replace whole tables: use INSERT INTO"
         raise NotCarriedOver(start, text)
     reader.expect("INTO")
     name = reader.name()
     if reader.peek() == "PARTITION":
-        text = "a topic is not partitioned by columns: select the values that PARTITION gives"
+        text = "a topic is not partitioned by columns: add the values of PARTITION to the SELECT list"
         raise NotCarriedOver(reader.start, f"the INSERT into {name.value} is left out: {text}")
     columns = names(reader) if reader.peek() == "(" and reader.peek(1) not in ("SELECT", "WITH", "(") else ()
     if reader.peek() == "VALUES":
         raise NotCarriedOver(
-            reader.start, "INSERT INTO … VALUES writes rows once and is no query: bring them by `rowkind produce`"
+            reader.start, "INSERT INTO … VALUES writes rows once and is not a query: use `rowkind produce`"
         )
     query = reader.rest()
     conflict = ""

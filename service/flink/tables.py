@@ -1,4 +1,4 @@
-"""CREATE TABLE of a script: columns, key, watermark and options, its own and those it takes from another table."""
+"""Parse CREATE TABLE: columns, key, watermark and options, including those inherited with LIKE."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rowkind.service.flink.types import nullable, spark_type
 
 @dataclass(frozen=True)
 class FlinkColumn:
-    """A column of a table: of a `type` and in the record, or `computed` from others.
+    """A column of a table: either a physical column with a `type`, or `computed` from others.
 
-    It has neither in CREATE TABLE t (a, b) AS SELECT …, where the query says what it is.
+    In CREATE TABLE t (a, b) AS SELECT … it has neither, because the query determines it.
     """
 
     name: str
@@ -25,7 +25,7 @@ class FlinkColumn:
 
     @property
     def is_proctime(self) -> bool:
-        """Whether it is the time of processing."""
+        """Whether the column is PROCTIME(), the processing time."""
         return [word.upper for word in self.computed] == ["PROCTIME", "(", ")"]
 
 
@@ -42,7 +42,7 @@ Options = Mapping[str, FlinkOption]
 
 @dataclass(frozen=True)
 class FlinkWatermark:
-    """WATERMARK FOR a column AS an expression."""
+    """WATERMARK FOR column AS expression."""
 
     column: str
     at: int
@@ -51,7 +51,7 @@ class FlinkWatermark:
 
 @dataclass(frozen=True)
 class CreateTable:
-    """CREATE TABLE, with the query behind AS if there is one."""
+    """CREATE TABLE, with the query after AS if there is one."""
 
     name: str
     at: int
@@ -63,7 +63,7 @@ class CreateTable:
 
     @property
     def record(self) -> dict[str, str]:
-        """The columns that are in the topic, and their types; those of the key and of the watermark are NOT NULL."""
+        """The physical columns with their types. Columns of the primary key and the watermark are NOT NULL."""
         never_null = {*self.primary_key, *((self.watermark.column,) if self.watermark else ())}
         return {
             column.name: column.type
@@ -74,7 +74,7 @@ class CreateTable:
 
 
 def table(script: Script, reader: Reader, tables: Mapping[str, CreateTable]) -> CreateTable:
-    """The table behind CREATE TABLE; `tables` are those above, by their names. Raises NotCarriedOver."""
+    """Parse a table after CREATE TABLE. `tables`: the tables above it, by name. Raises NotCarriedOver."""
     reader.accept("IF", "NOT", "EXISTS")
     name = reader.name()
     made = CreateTable(name.value, name.start)
@@ -94,7 +94,7 @@ def table(script: Script, reader: Reader, tables: Mapping[str, CreateTable]) -> 
     if reader.accept("AS"):
         return replace(made, query=tuple(reader.rest()))
     if not reader.done:
-        raise NotCarriedOver(reader.start, f"CREATE TABLE {name.value} is not understood from here on")
+        raise NotCarriedOver(reader.start, f"CREATE TABLE {name.value}: the rest of the statement is not supported")
     for each in made.columns:
         if not each.type and not each.computed:
             script.note(each.at, f"the column {each.name} is left out: it has no type")
@@ -102,7 +102,7 @@ def table(script: Script, reader: Reader, tables: Mapping[str, CreateTable]) -> 
 
 
 def _defined(script: Script, table: CreateTable, words: Sequence[Word]) -> CreateTable:
-    """The table with one more column or constraint."""
+    """Return the table with one more column or constraint."""
     reader = Reader(words)
     if reader.accept("CONSTRAINT"):
         reader.name()
@@ -124,8 +124,8 @@ def _defined(script: Script, table: CreateTable, words: Sequence[Word]) -> Creat
         return table
     if reader.peek() == "METADATA":
         text = (
-            f"the column {column.value} is left out: METADATA of a record is no column here; let the producer write it "
-            f"into the value"
+            f"the column {column.value} is left out: METADATA of a record cannot be a column; let the producer add it "
+            f"to the value"
         )
         script.note(column.start, text)
         return table
@@ -142,7 +142,7 @@ def _expression(reader: Reader) -> tuple[Word, ...]:
 
 
 def _with(table: CreateTable, column: FlinkColumn) -> CreateTable:
-    """The table with a column, which takes the place of one that is called the same."""
+    """Return the table with one more column, which replaces a column of the same name."""
     others = tuple(each for each in table.columns if each.name != column.name)
     return replace(table, columns=(*others, column))
 
@@ -152,17 +152,17 @@ def _options(words: Sequence[Word]) -> Options:
     for entry in parts(words):
         sides = parts(entry, "=")
         if len(sides) != 2:
-            raise NotCarriedOver(entry[0].start, "an option is written 'name' = 'value'")
+            raise NotCarriedOver(entry[0].start, "write an option as 'name' = 'value'")
         name, value = ("".join(word.value for word in side) for side in sides)
         found[name] = FlinkOption(value, entry[0].start)
     return found
 
 
 def _like(reader: Reader, table: CreateTable, tables: Mapping[str, CreateTable]) -> CreateTable:
-    """The table with what it takes from another one."""
+    """Return the table with everything that it inherits from another one by LIKE."""
     name = reader.name()
     if name.value not in tables:
-        raise NotCarriedOver(name.start, f"there is no table {name.value} above that this one could be like")
+        raise NotCarriedOver(name.start, f"there is no table {name.value} above for LIKE")
     base = tables[name.value]
     said = [word.upper for word in reader.parenthesised()] if reader.peek() == "(" else []
     takes = {feature: verb != "EXCLUDING" for verb, feature in pairwise(said)}
@@ -187,7 +187,7 @@ _HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTA
 
 
 def hinted_options(gap: str, at: int) -> Options:
-    """The options in a hint `/*+ OPTIONS('name' = 'value') */` in a piece of text, which begins at a place."""
+    """Return the options of hints `/*+ OPTIONS('name' = 'value') */` in the text `gap`, which begins at `at`."""
     return {
         name: FlinkOption(value.replace("''", "'"), at + hint.start())
         for hint in _HINT.finditer(gap)
@@ -196,11 +196,11 @@ def hinted_options(gap: str, at: int) -> Options:
 
 
 def names(reader: Reader) -> tuple[str, ...]:
-    """The names in the parentheses that come next. Raises NotCarriedOver."""
+    """Take and return the names in the next parentheses. Raises NotCarriedOver."""
     return tuple(words[0].value for words in parts(reader.parenthesised()))
 
 
 def skip_comment(reader: Reader) -> None:
-    """Take COMMENT and its text if they come next."""
+    """Skip COMMENT and its text if they come next."""
     if reader.accept("COMMENT"):
         reader.take()

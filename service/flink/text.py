@@ -1,4 +1,4 @@
-"""SQL that was put together from pieces of a script, and where each piece stood there."""
+"""SQL text that is assembled from pieces of a script and knows the position of each piece in the script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stretch:
-    """Some SQL, and the place in the script that it came from."""
+    """A piece of SQL, and its position in the script."""
 
     text: str
     at: int
@@ -17,7 +17,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Sql:
-    """Pieces, one behind the other."""
+    """SQL as a sequence of pieces."""
 
     pieces: tuple[Stretch, ...] = ()
 
@@ -29,15 +29,15 @@ class Sql:
 
     @property
     def at(self) -> int:
-        """Where it begins in the script."""
+        """The position in the script at which it begins."""
         return self.pieces[0].at if self.pieces else 0
 
     def indented(self) -> Sql:
-        """With its lines two characters further in."""
+        """Return the SQL with all lines but the first indented by two more spaces."""
         return Sql(tuple(Stretch(piece.text.replace("\n", "\n  "), piece.at) for piece in self.pieces))
 
     def source(self, offset: int) -> int:
-        """The place in the script of a character."""
+        """Return the position in the script of the character at `offset`."""
         for piece in self.pieces:
             if offset < len(piece.text):
                 return piece.at + (offset if len(piece.text) > 1 else 0)
@@ -45,14 +45,14 @@ class Sql:
         return self.at
 
     def edited(self, edits: Iterable[tuple[int, int, str]]) -> Sql:
-        """With the characters from one offset to another replaced, for each edit; the edits touch nothing twice."""
+        """Return the SQL after the edits. They replace the characters from one offset to another and do not overlap."""
         found = self
         for first, last, text in sorted(edits, reverse=True):
             found = found.cut(0, first) + Sql((Stretch(text, self.source(first)),)) + found.cut(last, len(str(found)))
         return found
 
     def cut(self, first: int, last: int) -> Sql:
-        """The characters from one offset to another."""
+        """Return the characters from one offset to another."""
         found, begin = [], 0
         for piece in self.pieces:
             low, high = max(first - begin, 0), min(last - begin, len(piece.text))
@@ -63,7 +63,7 @@ class Sql:
 
 
 def filled(template: str, arguments: tuple[Sql, ...], at: int) -> Sql:
-    """A template in which `{0}` stands for the first argument."""
+    """Fill a template, in which `{0}` stands for the first argument."""
     found = Sql()
     for part in re.split(r"(\{\d+\})", template):
         if re.fullmatch(r"\{\d+\}", part):
@@ -74,5 +74,5 @@ def filled(template: str, arguments: tuple[Sql, ...], at: int) -> Sql:
 
 
 def quoted(text: str) -> str:
-    """A text as Spark's SQL writes it, in which a backslash escapes."""
+    """Return text as a Spark SQL string literal, in which a backslash escapes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,4 +1,4 @@
-"""Flink's types as a job file and Spark's SQL call them."""
+"""Translate Flink's types to the type names of job files and Spark SQL."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _PLAIN: Mapping[str, str] = {
 }
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _NONE: Mapping[str, str] = {
-    "MULTISET": "MULTISET has no place in a topic: a MAP<STRING, INT> with a count for each element has",
-    "INTERVAL": "no column is an INTERVAL: keep a number of seconds or months",
-    "RAW": "RAW is a class of Java: keep BYTES",
-    "VARIANT": "VARIANT is not known here: keep the JSON as STRING",
-    "SYMBOL": "SYMBOL is no type of a column",
+    "MULTISET": "MULTISET is not supported: use a MAP<STRING, INT> with the count of each element",
+    "INTERVAL": "a column cannot be an INTERVAL: use a number of seconds or months",
+    "RAW": "RAW is a Java class, which is not supported: use BYTES",
+    "VARIANT": "VARIANT is not supported: use STRING with JSON text",
+    "SYMBOL": "a column cannot be a SYMBOL",
 }
 
 
 def spark_type(reader: Reader) -> str:
-    """The type that comes next, without NOT NULL behind it, as Spark calls it. Raises NotCarriedOver."""
+    """Take the next type, without a NOT NULL after it, and return it in Spark's syntax. Raises NotCarriedOver."""
     start = reader.start
     name = reader.take().upper
     if name in _NONE:
@@ -49,7 +49,7 @@ def spark_type(reader: Reader) -> str:
         reader.accept("WITHOUT", "TIME", "ZONE")
         return f"TIME({digits})"
     if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
-        # A Flink timestamp without digits has six, as Spark's have.
+        # A Flink timestamp without a precision has 6 digits, as Spark's timestamps have.
         digits = "".join(f"({number})" for number in _numbers(reader) if number != "6")
         local = name == "TIMESTAMP" and not reader.accept("WITH", "LOCAL", "TIME", "ZONE")
         reader.accept("WITHOUT", "TIME", "ZONE")
@@ -67,15 +67,15 @@ def spark_type(reader: Reader) -> str:
         key = _inner(reader)
         reader.expect(",")
         if key.removesuffix(" NOT NULL") != "STRING":
-            raise NotCarriedOver(start, f"the keys of a MAP are STRING here, and these are {key}: cast them in a view")
+            raise NotCarriedOver(start, f"the keys of a MAP must be STRING, not {key}: cast them in a view")
         return f"MAP<STRING, {_inner(reader)}{_close(reader)}"
     if name == "ROW":
         return f"STRUCT<{', '.join(_fields(reader))}>"
-    raise NotCarriedOver(start, f"the type {name or 'here'} is not known")
+    raise NotCarriedOver(start, f"the type {name or 'here'} is not supported")
 
 
 def nullable(reader: Reader) -> str:
-    """` NOT NULL` if that comes next, otherwise nothing."""
+    """Take NOT NULL or NULL if it comes next. Return " NOT NULL" or an empty string."""
     if reader.accept("NOT", "NULL"):
         return " NOT NULL"
     reader.accept("NULL")
@@ -95,7 +95,7 @@ def _fields(reader: Reader) -> list[str]:
         name = reader.name().value
         found.append(f"{name}: {_inner(reader)}")
         if reader.peek() not in (",", close, ">>"):
-            reader.take()  # what the field is for, a text
+            reader.take()  # the field's description
         if not reader.accept(","):
             break
     if close == ")":
@@ -106,7 +106,7 @@ def _fields(reader: Reader) -> list[str]:
 
 
 def _close(reader: Reader) -> str:
-    """Take the angle that ends a type, which may be half of a word."""
+    """Take the `>` that ends a type, which may be half of a `>>`."""
     if reader.peek() == ">>":
         reader.split_angles()
     reader.expect(">")

@@ -1,4 +1,4 @@
-"""WATERMARK FOR a column AS that column less an interval, and when a source is idle, as a table's `watermark`."""
+"""Translate WATERMARK FOR column AS column - INTERVAL …, and the idle timeout, to a table's `watermark`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rowkind.service.plan.scalar.time_windows import micros
 from rowkind.service.plan.sql.dialect import RowkindSql
 
 IDLE = "table.exec.source.idle-timeout"
-"""SET by a script, of all its tables."""
+"""The SET option for all tables of a script."""
 
 _OWN_IDLE = "scan.watermark.idle-timeout"
 
@@ -25,7 +25,7 @@ _OWN_IDLE = "scan.watermark.idle-timeout"
 def watermark(
     script: Script, table: CreateTable, options: Options, idle: FlinkOption | None, translator: Translator
 ) -> dict[str, Any] | None:
-    """The `watermark` of a table that has one; what a job cannot say of it is noted."""
+    """Return the `watermark` setting of a table, None if it has none. Unsupported watermarks are noted."""
     said = table.watermark
     if said is None:
         return None
@@ -44,19 +44,19 @@ def watermark(
 
 
 def _time(table: CreateTable, translator: Translator) -> str:
-    """The column, or what it is computed of. Raises NotCarriedOver."""
+    """Return the watermark's column, or the expression of a computed column. Raises NotCarriedOver."""
     said = table.watermark
-    assert said is not None, "only what is there is of a column"
+    assert said is not None, "the caller has checked that there is a watermark"
     column = next((each for each in table.columns if each.name == said.column), None)
     if column is None or column.is_proctime:
-        raise NotCarriedOver(said.at, f"the table has no column {said.column} in its rows")
+        raise NotCarriedOver(said.at, f"the rows of the table have no column {said.column}")
     return str(translator.query(column.computed)) if column.computed else column.name
 
 
 def _delay(script: Script, table: CreateTable) -> str:
-    """How much is taken off the column, as a job file has it. Raises NotCarriedOver."""
+    """Return the interval that is subtracted from the column, in the job file's syntax. Raises NotCarriedOver."""
     said = table.watermark
-    assert said is not None, "only what is there has a delay"
+    assert said is not None, "the caller has checked that there is a watermark"
     first, *rest = said.expression
     if first.value == said.column and not rest:
         return "0ms"
@@ -65,6 +65,6 @@ def _delay(script: Script, table: CreateTable) -> str:
     try:
         length = micros(sqlglot.parse_one(script.written(rest[1:]), read=RowkindSql))
     except (SqlglotError, Refusal):
-        text = f"what is taken off {said.column} is an INTERVAL here, or an expression as the `delay` of the table"
+        text = f"only an INTERVAL can be subtracted from {said.column}; write other expressions as `delay` of the table"
         raise NotCarriedOver(first.start, text) from None
     return duration.show(-(-length // 1000))

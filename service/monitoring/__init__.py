@@ -1,1 +1,1 @@
-"""What is known of a running job: metrics, status, incidents, traces."""
+"""Monitoring of a running job: metrics, status, incidents, traces."""

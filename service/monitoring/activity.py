@@ -1,6 +1,6 @@
-"""What one query has done: totals, rates, its last batches, and what each of its steps keeps.
+"""The activity of one query: totals, rates, its last batches, and the state of each step.
 
-Fed with what tasks have counted, by the names of metrics, and with the batches as they end.
+It is computed from the tasks' counters, by metric name, and from the batches as they end.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COUNTS = {
 
 @dataclass
 class _Meter:
-    """Counts rows, and remembers when those of the last half minute came."""
+    """Counts rows, and keeps the counts of the last `_RATE_SECONDS` with their times."""
 
     since: float
     rows: int = 0
@@ -66,7 +66,7 @@ class _Meter:
 
 
 class Activity:
-    """Of a query that begins now; every `now` is Unix time."""
+    """The activity of a query that begins `now`. Every `now` is Unix time in seconds."""
 
     def __init__(self, now: float) -> None:
         self._since = now
@@ -81,7 +81,7 @@ class Activity:
         self._in_batch: defaultdict[int, Counter[str]] = defaultdict(Counter)
 
     def count(self, batch: int, counters: Mapping[str, float], now: float) -> None:
-        """Take in what a task of a batch has counted."""
+        """Add the counters of a task of a batch."""
         for sample, value in counters.items():
             name, labels = parse(sample)
             place = _place(labels)
@@ -103,7 +103,7 @@ class Activity:
                 self._behind[labels["table"]] = value
 
     def batch(self, number: int, seconds: float, now: float) -> None:
-        """Take in that a batch has ended."""
+        """Record that a batch has ended."""
         self._batches.append((number, now, seconds))
         for old in [each for each in self._in_batch if each < self._batches[0][0]]:
             del self._in_batch[old]
@@ -116,7 +116,7 @@ class Activity:
         lags: Mapping[At, Lag],
         now: float,
     ) -> QueryStatus:
-        """The query with all its steps, each behind those that feed it."""
+        """Return the status of the query with all its steps; each step comes after its inputs."""
         read, lag_rows = self._flow("read", (), now), sum(lag.rows for lag in lags.values())
         return QueryStatus(
             plan.name,
@@ -178,7 +178,7 @@ def _place(labels: Mapping[str, str]) -> _Place:
 
 
 def _hottest(rows: Mapping[int, int]) -> Shard | None:
-    """The fullest shard; None where nothing is kept, or there is nothing to compare."""
+    """Return the fullest shard; None if there are no rows, or fewer than 2 shards to compare."""
     if len(rows) < 2 or not any(rows.values()):
         return None
     number = max(rows, key=lambda each: (rows[each], -each))
@@ -186,13 +186,13 @@ def _hottest(rows: Mapping[int, int]) -> Shard | None:
 
 
 def _topics(plan: QueryDescription) -> dict[str, str]:
-    """The tables of a query and their topics."""
+    """Return the topic of each table of a query."""
     steps = (step for sink in plan.sinks for step in sink.root.walk() if step.kind == "scan")
     return {step.value("table"): step.value("topic") for step in steps}
 
 
 def _operators(plan: QueryDescription) -> Iterator[tuple[str, Step]]:
-    """The operators of a query, each once, under the sink that has it first, and behind those that feed it."""
+    """Yield the operators of a query, each once, with the first sink that has it, and after its inputs."""
     for sink in plan.sinks:
         for step in _upwards(sink.root):
             if step.kind not in ("sink", "scan", "union") and step.same_as is None:
@@ -200,7 +200,7 @@ def _operators(plan: QueryDescription) -> Iterator[tuple[str, Step]]:
 
 
 def _upwards(step: Step) -> Iterator[Step]:
-    """A step behind all below it."""
+    """Yield a step and all steps below it, inputs first."""
     for each in step.inputs:
         yield from _upwards(each)
     yield step

@@ -1,7 +1,7 @@
-"""How many of the records that a job reads become dead letters: a few are to be expected, many are a mistake.
+"""Measure the ratio of dead letters to records: a few are normal, many point to a mistake.
 
-A producer that forgets the row kind, or a table that is declared otherwise than its topic is written, fills the dead
-letter topic while everything seems to run.
+If a producer omits the row kind, or if a table's declaration does not match its topic, the dead letter topic fills up
+while everything seems to work.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from rowkind.service.execute.metrics import parse
 from rowkind.service.kafka.dead_letter import EXPRESSION
 
 _MANY = 0.1
-"""More of a table's records are told."""
+"""The ratio of a table's dead letters above which it is reported."""
 
 _SECONDS = 60.0
 _RECORDS, _FEW = 100, 10
-"""What is judged are the records of the last minute, or if those are fewer, a hundred: at once if there are so many,
-and after a minute if there are ten."""
+"""The ratio covers the records of the last minute, or the last 100 if the minute has fewer. It is computed as soon as
+there are 100 records, or after a minute if there are at least 10."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """The dead letters among a table's last records, by why they are none."""
+    """The dead letters among a table's last records, counted by reason."""
 
     table: str
     records: int
@@ -32,37 +32,37 @@ class Share:
 
     @property
     def ratio(self) -> float:
-        """How many of the records they are."""
+        """The share of dead letters among the records."""
         return sum(self.letters.values()) / self.records
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(self.letters.items()))
         return (
             f"table {self.table}: {self.ratio:.0%} of its last {self.records:,} records are dead letters ({reasons}). "
-            "Are its mode, columns and row kind what the job says? The dead letter topic has each with its reason."
+            "Check its mode, columns and row kind in the job. The dead letter topic has each record with its reason."
         )
 
 
 @dataclass
 class Shares:
-    """The shares of all tables, as tasks report what they have read."""
+    """The ratios of all tables, computed from the tasks' counters."""
 
     _since: dict[str, float] = field(default_factory=dict)
     _seen: dict[str, deque[tuple[float, str, int]]] = field(default_factory=lambda: defaultdict(deque))
-    """By table: when so many records came, and why they were no rows; nothing for rows."""
+    """By table: when records were read, the reason if they became dead letters (empty for rows), and their number."""
 
     def add(self, counters: Mapping[str, float], now: float) -> None:
-        """Take in what a task has counted, at this time in seconds."""
+        """Add the counters of a task; `now` is in seconds."""
         for sample, value in counters.items():
             name, labels = parse(sample)
-            # What an expression failed on is a row, and has been counted as one.
+            # A record on which an expression failed is a row, and has already been counted as one.
             of_table = name in {"rowkind_rows_in_total", "rowkind_dead_letters_total"}
             if of_table and labels.get("reason") != EXPRESSION and value:
                 self._since.setdefault(labels["table"], now)
                 self._seen[labels["table"]].append((now, labels.get("reason", ""), int(value)))
 
     def many(self, now: float) -> list[Share]:
-        """Of each table that has too many, its share."""
+        """Return the shares of the tables that have too many dead letters."""
         shares = []
         for table, seen in sorted(self._seen.items()):
             records = sum(count for *_, count in seen)

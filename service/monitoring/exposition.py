@@ -1,4 +1,4 @@
-"""The values of all metrics of this process, as Prometheus sees them."""
+"""Export the values of all metrics of this process to Prometheus."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rowkind.service.execute.metrics import METRICS, Metric, MetricName, parse
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
-"""The bounds of histograms, in seconds."""
+"""The upper bounds of histogram buckets, in seconds."""
 
 
 class Exposition:
-    """Takes in what is counted and set in a job. Every sample has the job's name, as the label `name`."""
+    """Collects a job's counters, gauges and histograms. Every sample has the job's name as the label `name`."""
 
     def __init__(self, job: str) -> None:
         self._job = job
@@ -38,7 +38,7 @@ class Exposition:
                 self._made_of[metric.made_of].append(metric)
 
     def set(self, name: MetricName, value: float, /, **labels: object) -> None:
-        """Set a gauge, add to a counter."""
+        """Set a gauge, or add to a counter."""
         metric, child = self._metrics[name][0], self._child(name, labels)
         if metric.kind == "counter":
             child.inc(value)
@@ -46,11 +46,14 @@ class Exposition:
             child.set(value)
 
     def observe(self, name: MetricName, value: float, times: float, /, **labels: object) -> None:
-        """A histogram observes a value so many times."""
+        """Add a value to a histogram, `times` times."""
         self._child(name, labels).observe(value, times)
 
     def add(self, counters: Counters, query: str, ended: float | None = None) -> None:
-        """Take in the samples of one batch of a query, which need not name it, and which `ended` then; now if None."""
+        """Add the samples of one batch of a query, which `ended` at this Unix time in s; None for now.
+
+        The samples need no label for the query.
+        """
         for text, value in counters.items():
             name, labels = parse(text)
             labels["query"] = query
@@ -73,13 +76,13 @@ class Exposition:
         return instrument.labels(*(str(labels[label]) for label in metric.labels)) if metric.labels else instrument
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus text format."""
         return bytes(generate_latest(_Named(self._registry, self._job)))
 
 
 @dataclass(frozen=True)
 class _Named(Collector):
-    """What a registry has, under the name of a job."""
+    """The metrics of a registry, with the job's name as a label."""
 
     registry: CollectorRegistry
     job: str
@@ -91,7 +94,7 @@ class _Named(Collector):
 
 
 class _Observed:
-    """What a histogram has observed under the same labels."""
+    """The observations of a histogram for one combination of labels."""
 
     def __init__(self) -> None:
         self.counts = [0.0] * (len(BUCKETS) + 1)
@@ -103,7 +106,7 @@ class _Observed:
 
 
 class _Histogram(Collector):
-    """A histogram that may observe a value many times at once, which the client's own cannot."""
+    """A histogram that can observe a value many times at once, unlike the Prometheus client's own."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric

@@ -1,4 +1,4 @@
-"""What has ended a query: in words, and whether the same may go well another time."""
+"""Find out why a query failed, and whether it may succeed when it is started again."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rowkind.service.query.errors import QueryFailedError, QueryUnreachableError
 from rowkind.service.spark.errors import surfaced, unforeseen
 
 _PASSING = {
-    "CONCURRENT_STREAM_LOG_UPDATE": "another run was still at work on the checkpoint",
-    # Spark gives it ten seconds.
+    "CONCURRENT_STREAM_LOG_UPDATE": "another run was still using the checkpoint",
+    # Spark's timeout for this is 10 s.
     "Python worker failed to connect back": "the machine was too busy to start a worker in time",
 }
-"""Failures of Spark's that are no reason to end even of a query that never ran, by words of theirs."""
+"""Failures of Spark, by words in their messages, after which even a query that has never run is started again."""
 
 _NO_SPACE = "No space left on device"
 _FULL_DISK = "a disk is full"
 
 
 def failed(query: str, folder: str, error: StreamingQueryException) -> QueryFailedError:
-    """Why a query with this checkpoint ended, as far as Spark tells."""
+    """Return the error of a query with this checkpoint, as far as Spark reports it."""
     found = surfaced(error)
     if found is None:
         cause = _cause(error)
@@ -34,17 +34,17 @@ def failed(query: str, folder: str, error: StreamingQueryException) -> QueryFail
         said = cause.partition("\n")[0]
         if _NO_SPACE in said:
             folders = f"the checkpoint {folder} or temporary files ({tempfile.gettempdir()})"
-            return QueryFailedError(query, f"{_FULL_DISK}: make room where {folders} lie", None)
-        return QueryFailedError(query, "Spark does not say why" if "(no cause message)" in said else said, None)
+            return QueryFailedError(query, f"{_FULL_DISK}: free space for {folders}", None)
+        return QueryFailedError(query, "Spark gave no reason" if "(no cause message)" in said else said, None)
     unreachable = found.error is not None and found.error.exit_code == UNREACHABLE
     return (QueryUnreachableError if unreachable else QueryFailedError)(query, found.message, found.error)
 
 
 def passing(failure: RunError, error: StreamingQueryException, *, ran: bool) -> str | None:
-    """Why a query has failed, if the same may go well when it is started again.
+    """Return why a query failed if it may succeed when it is started again, otherwise None.
 
-    Our own errors say whether it may. What else ends a query that `ran` is taken for a loss of Spark's, such as of one
-    of its processes, of which it tells nothing but that a pipe is broken.
+    Rowkind's own errors say whether they are retryable. Any other failure of a query that `ran` is taken for the loss
+    of a Spark process. Spark reports such a loss only as a broken pipe.
     """
     if not isinstance(failure, QueryFailedError) or isinstance(failure, WorkerBugError):
         return None
@@ -53,11 +53,11 @@ def passing(failure: RunError, error: StreamingQueryException, *, ran: bool) -> 
     if failure.reason.startswith(_FULL_DISK):
         return failure.reason
     known = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
-    return known or (f"Spark's part of it was lost ({failure.reason})" if ran else None)
+    return known or (f"a Spark process was lost ({failure.reason})" if ran else None)
 
 
 def awaited(failure: RowkindError) -> System | None:
-    """The system outside of the job without whose answer its query would fail again; of brokers, `Outage` knows."""
+    """Return the external system for which a failed query must wait. `Outage` handles the brokers themselves."""
     kind = failure.error if isinstance(failure, QueryFailedError) else type(failure)
     if kind is None:
         return None
@@ -67,13 +67,13 @@ def awaited(failure: RowkindError) -> System | None:
 
 
 def damage(error: StreamingQueryException) -> str:
-    """Why state cannot be loaded, if that is what has ended a query, and no want of space is the reason."""
+    """Return why state cannot be loaded, if this ended the query and the disk was not full; otherwise ""."""
     cause = _cause(error)
     return cause if "CANNOT_LOAD_STATE_STORE" in str(error) and _NO_SPACE not in cause else ""
 
 
 def _cause(error: Exception) -> str:
-    """What was raised first, of all that was raised of it."""
+    """Return the root cause of an error, as text."""
     while (before := getattr(error, "_cause", None)) is not None:
         error = before
     return str(error)

@@ -1,4 +1,4 @@
-"""What went wrong in a job of late, with what to do about it."""
+"""The recent incidents of a job, each with its remedy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SENTENCE = re.compile(r"(?<=[.:]) +(?=[A-Z`])")
 
 @dataclass
 class Incidents:
-    """The last ones; one that happens again is the same, so many times."""
+    """The last 20 incidents. A repeated incident is counted, not listed again."""
 
     _found: list[Incident] = field(default_factory=list)
 
     def add(self, found: Incident) -> None:
-        """Something has gone wrong."""
+        """Add an incident."""
         same = next((each for each in self._found if (each.query, each.what) == (found.query, found.what)), None)
         if same is not None:
             self._found.remove(same)
@@ -30,24 +30,25 @@ class Incidents:
         self._found = [*self._found, found][-_MOST:]
 
     def latest(self) -> tuple[Incident, ...]:
-        """The newest first."""
+        """Return the incidents, newest first."""
         return tuple(reversed(self._found))
 
 
 def incident(now: float, query: str, error: RowkindError) -> Incident:
-    """What has ended a query, now in Unix time."""
+    """Return the incident for the error that ended a query; `now` is Unix time in seconds."""
     return Incident(now, query, wrong(error), remedy(error))
 
 
 def wrong(error: RowkindError) -> str:
-    """What is wrong, in the first line of its message; of a query that failed without saying that it did."""
+    """Return the first line of an error's message. For a failed query, the prefix that names the query is left out."""
     return (error.reason if isinstance(error, QueryFailedError) else str(error)).partition("\n")[0]
 
 
 def remedy(error: RowkindError) -> str:
-    """What to do about an error: what its message says below the first line, or else its class.
+    """Return what to do about an error: the rest of its message after the first line, or else its class's advice.
 
-    The docstring of an error says in its first sentence what is wrong, and then what the person on call should do.
+    The docstring of an error class says in its first sentence what is wrong. Its other sentences are the advice for
+    the operator on call.
     """
     if isinstance(error, QueryFailedError):
         said = error.reason.partition("\n")[2] or ("" if error.error is None else _advice(error.error))

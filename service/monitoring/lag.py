@@ -1,4 +1,4 @@
-"""Looks every few seconds how far the queries of a job are behind, in a thread: brokers may take their time."""
+"""Measure the lag of a job's queries every 2 s, in a separate thread because brokers may answer slowly."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rowkind.service.monitoring.monitor import Monitor
 
 _EVERY_SECONDS = 2.0
 _LAST_SECONDS = 5.0
-"""For which is waited, in the end, for an answer that is under way."""
+"""How long to wait at the end for a pending answer."""
 
 log = logging.getLogger("rowkind")
 
 
 class LagWatch:
-    """Tells `monitor` the lag of each query; used with `with`."""
+    """Reports the lag of each query to `monitor`; a context manager."""
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
@@ -38,7 +38,7 @@ class LagWatch:
         self._thread.join(_LAST_SECONDS)
 
     def add(self, query: str, spec: SourceSpec, group: str) -> None:
-        """Look at this query too, from the next time on; the consumer group is told how far it is."""
+        """Measure this query too, from the next round on. Its offsets are committed to the consumer group."""
         if query not in self._meters:
             self._meters[query] = LagMeter(spec, group)
 
@@ -57,8 +57,8 @@ class LagWatch:
         try:
             meter.tell(at)
         except UnreachableError:
-            # Of an outage others tell, and the offsets are told once it is over.
+            # `Outage` reports an outage. The offsets are committed when it is over.
             pass
         except ChangelogError as error:
             self._refused.add(query)
-            log.warning("query %s: the consumer group does not show how far it is: %s", query, error)
+            log.warning("query %s: the consumer group does not show its progress: %s", query, error)

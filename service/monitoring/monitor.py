@@ -1,7 +1,7 @@
-"""What is known of a running job: fed with Spark's progress and the tasks' reports, asked by the status server.
+"""The monitor of a running job: collects Spark's progress and the tasks' reports, for the status server.
 
-A report is what a task that writes has counted, and what rode with its blocks (`service.query.spark_sink`). Progress is
-Spark's own record of a batch: its number, durations and offsets.
+A report has the counters of a write task, and the counters that arrived with its blocks (`service.query.spark_sink`).
+Progress is Spark's own record of a batch: its number, durations and offsets.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ STAGES = {
     "addBatch": "tasks",
     "commitOffsets": "log",
 }
-"""What Spark times of a batch, in the order in which it happens, and what that is spent on."""
+"""The phases of a batch that Spark measures, in order, and the stage to which each is assigned."""
 
 
 HELD_SECONDS = 60.0
-"""After which it is said of a transaction that it is open; a producer's own limit is a minute by default."""
+"""An open transaction is reported after this time. A producer's own transaction timeout is 60 s by default."""
 
 
 @dataclass(frozen=True)
 class HeldPartition:
-    """A partition in which so many rows wait for the end of a transaction that is open since then, Unix time."""
+    """A partition in which an open transaction has blocked `rows` offsets `since` this time, Unix time in seconds."""
 
     topic: str
     partition: int
@@ -56,8 +56,8 @@ class HeldPartition:
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since, UTC).isoformat(timespec="seconds")
         return (
-            f"Partition {self.partition} of topic {self.topic} is held by a transaction that has been open since "
-            f"{since}: {self.rows:,} offsets wait behind it. End its producer, or abort it with "
+            f"Partition {self.partition} of topic {self.topic} is blocked by a transaction that has been open since "
+            f"{since}. Offsets behind it: {self.rows:,}. Stop its producer, or abort the transaction with "
             "`kafka-transactions.sh find-hanging` and `abort`."
         )
 
@@ -79,7 +79,7 @@ class _Query:
 
 
 class Monitor:
-    """The status of one job; all methods may be called from any thread."""
+    """The monitor of one job. All methods may be called from any thread."""
 
     def __init__(self, job: str, version: str, spark: str, java: str) -> None:
         self._lock = threading.Lock()
@@ -101,12 +101,12 @@ class Monitor:
         at: Mapping[At, int] | None,
         born: Mapping[str, float] | None = None,
     ) -> None:
-        """A query is about to start, with this plan, from these offsets; None where it never ran.
+        """Add a query that is about to start, with its plan and its offsets; None if it has never run.
 
-        Its counters are `born` with these values.
+        `born`: the initial values of its counters.
         """
         with self._lock:
-            # One that goes on after Spark was lost is the same as before; one that begins anew counts anew.
+            # A query that continues after Spark was lost keeps its counters. One that begins again starts at zero.
             if query in self._queries and at is not None:
                 return
             self._queries[query] = _Query(query, plan, Activity(time.time()), at=at)
@@ -116,10 +116,10 @@ class Monitor:
             self._metrics.add(born or {}, query)
 
     def collect(self, name: str, reports: Iterable[Report]) -> None:
-        """Take in what tasks of a query have counted.
+        """Add the tasks' reports of a query.
 
-        What they wrote is written. What rode along with their blocks will ride along again if the batch is done again,
-        and counts when the progress of the batch is there.
+        The counters of written rows count at once. The counters that arrived with blocks would arrive again if the
+        batch were repeated, so they count only when Spark has reported the batch's progress.
         """
         with self._lock:
             query = self._queries[name]
@@ -130,12 +130,12 @@ class Monitor:
                 self._add(query, of.batch, query.carried.pop(of))
 
     def due_ms(self, name: str) -> float | None:
-        """When a query next has something to do without rows, in ms; infinity for never, None where nobody has said."""
+        """Return when a query next needs a batch without rows, Unix time in ms; infinity for never, None if unknown."""
         with self._lock:
             return min(self._queries[name].due.values(), default=None)
 
     def progress(self, name: str, progress: Mapping[str, Any]) -> None:
-        """Take in Spark's progress of one trigger, whether it ran a batch or found nothing to do."""
+        """Record Spark's progress of one trigger, whether it ran a batch or found nothing to do."""
         with self._lock:
             query = self._queries[name]
             ran = "addBatch" in progress["durationMs"]
@@ -154,35 +154,35 @@ class Monitor:
                 self._metrics.set("rowkind_last_batch_timestamp_seconds", query.ended, query=name)
 
     def position(self, name: str) -> Mapping[At, int] | None:
-        """The next offset that a query reads of each partition, None before its first batch."""
+        """Return the next offset that a query reads in each partition, None before its first batch."""
         with self._lock:
             return self._queries[name].at
 
     def lags(self, name: str, lags: Mapping[At, Lag]) -> None:
-        """Take in how far a query is behind."""
+        """Record the lag of a query."""
         with self._lock:
             self._lags(self._queries[name], lags)
 
     def waits(self, name: str, reason: str, remedy: str = "") -> None:
-        """A query has failed for this reason and will be started again."""
+        """Record that a query has failed for this reason and will be started again."""
         with self._lock:
             what = reason.partition("\n")[0]
-            self._incidents.add(Incident(time.time(), name, what, remedy or "It is started again by itself."))
+            self._incidents.add(Incident(time.time(), name, what, remedy or "The query is restarted automatically."))
             self._queries[name].state, self._queries[name].reason = "waiting", reason
             self._metrics.set("rowkind_up", 0, query=name)
             self._metrics.set("rowkind_restarts_total", 1, query=name)
 
     def warns(self, warnings: Mapping[str, object]) -> list[object]:
-        """What is wrong and lets the job go on, all of it by what it is about; those of it that are new."""
+        """Replace the current warnings, keyed by subject, and return the new ones. Warnings do not stop the job."""
         with self._lock:
             new = [warning for about, warning in warnings.items() if about not in self._warnings]
             self._warnings = {about: str(warning) for about, warning in warnings.items()}
             for warning in new:
-                self._incidents.add(Incident(time.time(), "", str(warning), "The job goes on."))
+                self._incidents.add(Incident(time.time(), "", str(warning), "The job continues."))
             return new
 
     def held(self) -> dict[str, HeldPartition]:
-        """The partitions that an open transaction has held for long, by what they are called in a warning."""
+        """Return the partitions that an open transaction has blocked for `HELD_SECONDS`, by their name in a warning."""
         with self._lock:
             found = [
                 HeldPartition(*at, lag.rows, time.time() - lag.held)
@@ -193,53 +193,57 @@ class Monitor:
         return {f"{each.topic}, partition {each.partition}": each for each in found}
 
     def warning(self) -> str:
-        """What is wrong though the job goes on, a line each."""
+        """Return the current warnings, one per line."""
         with self._lock:
             return "\n".join(self._warnings.values())
 
     def fills(self, name: str, *, filling: bool) -> None:
-        """A query has been started, and fills its state before it writes to where it belongs, or does not."""
+        """Record whether a started query is still filling its state, before it writes to its own topics."""
         with self._lock:
             self._queries[name].filling = filling
 
     def rebuilt(self, query: str, why: str) -> None:
-        """The state of a query is rebuilt for this reason, without anybody having asked for it at this start."""
+        """Record that a query's state is rebuilt automatically for this reason."""
         with self._lock:
             what = why.partition("\n")[0]
-            self._incidents.add(Incident(time.time(), query, what, "The state is rebuilt from the topics by itself."))
+            self._incidents.add(
+                Incident(time.time(), query, what, "The state is rebuilt from the topics automatically.")
+            )
             self._metrics.set("rowkind_rebuilds_total", 1, query=query)
 
     def incomplete(self, query: str, topic: str, reason: str, *, whole: bool) -> None:
-        """Whether a topic lacks records that the result of a query depends on, or may lack them, or is whole."""
+        """Record whether a topic is `whole`, or lacks or may lack records on which a query's result depends."""
         with self._lock:
             self._metrics.set("rowkind_incomplete_topic", float(not whole), query=query, topic=topic, reason=reason)
 
     def all_wait(self, reason: str) -> None:
-        """Every query has ended for this reason and will be started again."""
+        """Record that every query has ended for this reason and will be started again."""
         for name in list(self._queries):
             self.waits(name, reason)
 
     def outage(self) -> None:
-        """Kafka has stopped answering."""
+        """Record that Kafka has stopped answering."""
         with self._lock:
             self._metrics.set("rowkind_outages_total", 1)
-            self._incidents.add(Incident(time.time(), "", "Kafka stopped answering", "The job waits until it does."))
+            self._incidents.add(
+                Incident(time.time(), "", "Kafka stopped answering", "The job waits until Kafka answers.")
+            )
 
     def stopped(self, name: str) -> None:
-        """A query was asked to end, and did."""
+        """Record that a query has stopped as requested."""
         with self._lock:
             self._queries[name].state = "stopped"
             self._metrics.set("rowkind_up", 0, query=name)
 
     def failed(self, name: str, reason: str, incident: Incident) -> None:
-        """A query runs no more, for this reason."""
+        """Record that a query has failed for this reason and will not be started again."""
         with self._lock:
             self._queries[name].state, self._queries[name].reason = "failed", reason
             self._incidents.add(incident)
             self._metrics.set("rowkind_up", 0, query=name)
 
     def recall(self, incident: Incident) -> None:
-        """Something had gone wrong before this process was started; may be told again when Spark is."""
+        """Add an incident from before this process was started. Adding the same one again has no effect."""
         with self._lock:
             if all(each.at != incident.at for each in self._incidents.latest()):
                 self._incidents.add(incident)
@@ -250,22 +254,22 @@ class Monitor:
             return all(query.state != "failed" for query in self._queries.values())
 
     def ready(self) -> bool:
-        """Whether every query has finished a batch, or found nothing to do, and writes what it finds."""
+        """Whether every query has finished a batch or found nothing to do, and is not filling its state or waiting."""
         with self._lock:
             ready = (each.state in {"running", "idle"} and not each.filling for each in self._queries.values())
             return bool(self._queries) and all(ready) and not self.waiting.said()
 
     def reason(self) -> str:
-        """Why it is not ready."""
+        """Return why the job is not ready."""
         with self._lock:
             queries = self._queries.values()
             reasons = self.waiting.said()
             reasons += [trouble_of(each.name, each.state, each.reason) for each in queries if each.reason]
-            reasons += [f"query {each.name} fills its state before it writes" for each in queries if each.filling]
-            return "\n".join(reasons) or "not yet"
+            reasons += [f"query {each.name} is filling its state before it writes" for each in queries if each.filling]
+            return "\n".join(reasons) or "not ready yet"
 
     def exposition(self) -> bytes:
-        """The metrics in Prometheus text format."""
+        """Return the metrics in Prometheus text format."""
         taken = memory()
         with self._lock:
             for process, size in taken.items():
@@ -275,12 +279,12 @@ class Monitor:
             return self._metrics.text()
 
     def plans(self) -> Sequence[QueryDescription]:
-        """The plan of every query."""
+        """Return the plan of every query."""
         with self._lock:
             return [query.plan for query in self._queries.values()]
 
     def status(self) -> JobStatus:
-        """All that is known now."""
+        """Return the current status."""
         now = time.time()
         with self._lock:
             queries = tuple(_status(query, now) for query in self._queries.values())
@@ -307,7 +311,7 @@ class Monitor:
             self._lags(query, query.lags)
 
     def _lags(self, query: _Query, lags: Mapping[At, Lag]) -> None:
-        """How far the query is behind; what has been read since somebody looked is not left."""
+        """Set the query's lag, less the offsets that were read since the lag was measured."""
         at = query.at or {}
         query.lags = {each: lag.at(at[each]) if each in at else lag for each, lag in lags.items()}
         for (topic, partition), lag in query.lags.items():
@@ -318,7 +322,7 @@ class Monitor:
 
 
 def _stages(progress: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of a batch by stage: of the batch itself, one after the other, and of the tasks' commits of state."""
+    """Return the seconds of a batch by stage: its consecutive phases, and the sum of the tasks' state commits."""
     milliseconds: Mapping[str, int] = progress["durationMs"]
     found = dict.fromkeys(STAGES.values(), 0)
     for name, stage in STAGES.items():
@@ -334,7 +338,7 @@ def _status(query: _Query, now: float) -> QueryStatus:
 
 
 def _read(offsets: Any) -> Mapping[str, Any] | None:
-    """Offsets as Spark reports them, which is JSON text in JSON text."""
+    """Parse offsets as Spark reports them, which is JSON text inside JSON text."""
     while isinstance(offsets, str):
         offsets = json.loads(offsets)
     return offsets or None

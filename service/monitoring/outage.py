@@ -1,7 +1,7 @@
-"""Whether Kafka answers, told once when it stops and once when it does again.
+"""Detect Kafka outages, and log once when Kafka stops answering and once when it answers again.
 
-Every client gives up within seconds; its query then fails, and is started again when Kafka answers
-(`service.run.lifecycle`). This is the one that knows when that is, and the one voice of the job that says so.
+Every client gives up within seconds. Its query then fails, and is started again when Kafka answers
+(`service.run.lifecycle`). This module decides when that is, and no other module of the job logs an outage.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ log = logging.getLogger("rowkind")
 
 
 class Outage:
-    """Asks the brokers every few seconds. Of those that are away it asks with a client that knows nothing of them."""
+    """Checks every few seconds that the brokers answer. During an outage, each check uses a new client."""
 
     def __init__(self, kafka: KafkaSettings, waiting: Waiting) -> None:
-        """Raises a ChangelogError if they do not answer now."""
+        """Connect to the brokers. Raises ChangelogError if they do not answer."""
         self._kafka, self._waiting = kafka, waiting
         self._client = reach(kafka)
         self._next = time.monotonic() + _EVERY_SECONDS
@@ -34,13 +34,13 @@ class Outage:
 
     @property
     def seconds(self) -> float:
-        """For how long Kafka has not answered; 0 if it does."""
+        """For how many seconds Kafka has not answered; 0 if it answers."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     def look(self, *, now: bool = False) -> bool:
-        """Ask, if it is time to or has to be `now`, and tell what has changed; whether Kafka has just gone away.
+        """Check Kafka if a check is due or `now` is set, and log changes. Returns whether an outage has just begun.
 
-        May take two seconds.
+        This may take 2 s.
         """
         if not now and time.monotonic() < self._next:
             return False

@@ -1,7 +1,7 @@
-"""The memory of a job's processes, from Linux' own accounts; elsewhere nothing is known.
+"""The memory of a job's processes, from Linux' /proc. It is not available on other systems.
 
-A page that several processes have in common, as those that are forked do, counts for each in part (PSS), so that the
-sum is what the job takes of the machine or of its container's limit.
+A page that several processes share, as forked processes do, is divided among them (PSS). So the sum is the memory that
+the job takes from the machine or from its container's limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PSS = re.compile(r"^Pss: *(\d+) kB$", re.MULTILINE)
 
 
 def memory() -> Mapping[Kind, int]:
-    """Bytes of this process, of Java and of all other processes below this one, as it is now."""
+    """Return the present memory, in bytes, of this process, of Java, and of all other descendants of this process."""
     if not Path("/proc/self/smaps_rollup").exists():
         return {}
     sizes = dict.fromkeys(get_args(Kind), 0)
@@ -34,11 +34,11 @@ def memory() -> Mapping[Kind, int]:
 
 
 def _family() -> Iterator[tuple[int, str]]:
-    """This process and all below it, each with the name of its program."""
+    """Yield this process and its descendants, each with the name of its program."""
     names: dict[int, str] = {}
     children: dict[int, list[int]] = defaultdict(list)
     for path in Path("/proc").glob("[0-9]*/stat"):
-        # It may have ended meanwhile.
+        # The process may have ended meanwhile.
         with suppress(OSError):
             if found := _STAT.match(path.read_text(errors="replace")):
                 names[int(found["pid"])] = found["name"]

@@ -1,4 +1,4 @@
-"""Long work of a job that is under way, such as a savepoint that is copied: how far it is."""
+"""Progress of a job's long-running work, such as copying a savepoint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import replace
 from rowkind.service.monitoring.status import Work
 
 Told = Callable[[int, int | None], None]
-"""Called with how much is done, and of how much, None where nobody knows."""
+"""A function to report progress: how much is done, and the total or None if it is unknown."""
 
 
 class Works:
-    """All that is under way; may be used from any thread."""
+    """The long-running work of a job. It may be used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,7 +24,7 @@ class Works:
 
     @contextmanager
     def work(self, what: str, unit: str) -> Iterator[Told]:
-        """Something takes long inside, and tells how far it is."""
+        """Track long-running work inside the context; yields a function to report its progress."""
         with self._lock:
             self._begun += 1
             number = self._begun
@@ -41,6 +41,6 @@ class Works:
                 del self._works[number]
 
     def under_way(self) -> tuple[Work, ...]:
-        """How far everything is that has been begun and has not ended, in that order."""
+        """Return the progress of all work under way, in the order in which it began."""
         with self._lock:
             return tuple(self._works.values())

@@ -1,6 +1,6 @@
-"""What is known of a running job at one moment, as plain data: for the status page, for a terminal, and as JSON.
+"""The status of a running job at one moment, as plain data: for the status page, for a terminal, and as JSON.
 
-Moments are in Unix time, durations in seconds, rates in rows a second over the last half minute.
+Times are Unix time in seconds, durations are in seconds, and rates are rows per second over the last 30 s.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from statistics import median
 from typing import Any, Literal, Self
 
 OLD_SECONDS = 60.0
-"""The age of what is still to be read from which on it is worth a look."""
+"""The age of the lag, in seconds, from which it is highlighted."""
 
 HOT = 2.0
-"""How many times the mean the fullest shard keeps where it is worth a look."""
+"""The ratio of the fullest shard's rows to the mean, from which the shard is highlighted."""
 
 HOT_ROWS = 1_000
-"""How many rows it keeps at least; of fewer the share is chance, and no load either."""
+"""The minimum number of rows of a highlighted shard. With fewer rows the ratio is chance, and the load is low."""
 
 LONG_SECONDS = 5.0
-"""A lag that is read away in less than this needs no forecast."""
+"""No forecast is shown for a lag that will be gone in less than this."""
 
 QueryState = Literal["starting", "filling", "running", "idle", "waiting", "failed", "stopped"]
 
@@ -29,13 +29,13 @@ _WORST_FIRST: tuple[QueryState, ...] = ("failed", "waiting", "starting", "fillin
 
 
 def trouble_of(name: str, state: QueryState, reason: str) -> str:
-    """Why a query does not run, with its name where the reason has none."""
-    return reason if state == "failed" else f"query {name} waits: {reason}"
+    """Return why a query is not running, with its name if the reason does not contain it."""
+    return reason if state == "failed" else f"query {name} is waiting: {reason}"
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Rows that have passed since the process was started, and how many do so a second."""
+    """The number of rows that have passed since the process was started, and the rate in rows per second."""
 
     rows: int = 0
     rate: float = 0.0
@@ -43,7 +43,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """A batch that has ended, how long it took, and what it read and wrote."""
+    """A finished batch: its number, end, duration in seconds, and the rows that it read and wrote."""
 
     number: int
     ended: float
@@ -54,7 +54,7 @@ class BatchProgress:
 
 @dataclass(frozen=True)
 class Shard:
-    """The fullest of an operator's shards: how many rows it keeps, and how many times the mean that is."""
+    """The fullest of an operator's shards: its number, its rows, and their ratio (`times`) to the mean."""
 
     number: int
     rows: int
@@ -62,12 +62,12 @@ class Shard:
 
     @property
     def tells(self) -> bool:
-        """Whether there are enough rows for the share to mean something."""
+        """Whether there are enough rows for the ratio to be meaningful."""
         return self.rows >= HOT_ROWS
 
     @property
     def hot(self) -> bool:
-        """Whether it is worth a look."""
+        """Whether the shard is to be highlighted."""
         return self.tells and self.times >= HOT
 
 
@@ -75,8 +75,10 @@ class Shard:
 class TableStatus:
     """A table that a query reads.
 
-    `lag_rows` are still to be read, of which the first is `lag_seconds` old. The `watermark` was `watermark_lag` behind
-    the last batch; None where nobody goes by it. `dead_letters` are records that were no row, by reason.
+    - `lag_rows`: the number of rows not yet read. `lag_seconds`: the age of the first one.
+    - `watermark`: the table's watermark, None if no operator uses it. `watermark_lag`: how far it was behind the last
+      batch, in seconds.
+    - `dead_letters`: the number of records that could not become rows, by reason.
     """
 
     name: str
@@ -91,9 +93,9 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class OperatorStatus:
-    """An operator, by the first sink that needs it and what it is called in that one's plan.
+    """An operator, identified by the first sink that uses it and its name in that sink's plan.
 
-    `failed` rows are left out because an expression failed on them, `late` ones because they came too late.
+    `failed` counts the rows that were skipped because an expression failed on them, `late` those that arrived too late.
     """
 
     sink: str
@@ -111,7 +113,7 @@ class OperatorStatus:
 
 @dataclass(frozen=True)
 class SinkStatus:
-    """A sink, and the changes that were written to its topic."""
+    """A sink, and the changes written to its topic."""
 
     name: str
     topic: str
@@ -120,9 +122,11 @@ class SinkStatus:
 
 @dataclass(frozen=True)
 class QueryStatus:
-    """A query: `reason` is why it waits or has failed; `left` is how long it will take to read what there is.
+    """A query.
 
-    `left` is None where there is nothing to be read, or where it does not get less. `batches` are the last ones.
+    - `reason`: why it waits or has failed.
+    - `left`: the estimated seconds until it has caught up; None if there is nothing to read, or nothing is being read.
+    - `batches`: its last batches.
     """
 
     name: str
@@ -140,13 +144,13 @@ class QueryStatus:
 
     @property
     def usual_seconds(self) -> float:
-        """What a batch takes, by the median of the last ones; 0 before the first."""
+        """The median duration of the last batches in seconds; 0 before the first."""
         return median(batch.seconds for batch in self.batches) if self.batches else 0.0
 
 
 @dataclass(frozen=True)
 class Incident:
-    """Something that went wrong, of late so many `times`, and what to do about it; `query` is empty for the job."""
+    """A problem that occurred so many `times`, most recently at `at`, and its remedy. `query` is empty for the job."""
 
     at: float
     query: str
@@ -157,7 +161,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class Work:
-    """Something that takes long and is under way: so much of it is `done`, of a total that may not be known."""
+    """Long-running work under way: how much is `done`, of a `total` that may be unknown."""
 
     what: str
     unit: str
@@ -166,7 +170,7 @@ class Work:
     total: int | None
 
     def left(self, now: float) -> float | None:
-        """How many seconds it will go on, if it does as until now; None where nobody can say."""
+        """Return the estimated remaining seconds at the present pace; None if they cannot be estimated."""
         if not self.done or self.total is None:
             return None
         return (now - self.since) * max(0, self.total - self.done) / self.done
@@ -174,7 +178,7 @@ class Work:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """A job at the moment `at`, whose process was started at `since`. `warnings` let it go on."""
+    """A job at the time `at`, whose process was started at `since`. `warnings` do not stop the job."""
 
     job: str
     version: str
@@ -187,17 +191,17 @@ class JobStatus:
 
     @property
     def state(self) -> QueryState:
-        """That of the query which needs most looking after."""
+        """The worst state of all queries."""
         states = {query.state for query in self.queries}
         return next((state for state in _WORST_FIRST if state in states), "starting")
 
     def to_json(self) -> str:
-        """One JSON document. Its keys are the names of the fields; new ones may come."""
+        """Return a JSON document. Its keys are the names of the fields; later releases may add some."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """What `to_json` has written. Raises ValueError, KeyError or TypeError for anything else."""
+        """Restore the status that `to_json` returned. Raises ValueError, KeyError or TypeError for anything else."""
         said = json.loads(text)
         return cls(
             said["job"],

@@ -1,19 +1,19 @@
-"""Each batch of a query as a trace of OpenTelemetry, told when it has ended.
+"""Export each batch of a query as an OpenTelemetry trace when it has ended.
 
     batch                              query, number, rows read and written
-      source    latestOffset           Spark asks what there is to read
-      log       walCommit              what the batch reads is written down
+      source    latestOffset           Spark asks for the available offsets
+      log       walCommit              the batch's offsets are logged
       planning  getBatch, queryPlanning
-      tasks     addBatch               as many at a time as there are cores
-        read                           of all tables
+      tasks     addBatch               tasks run in parallel, one per core
+        read                           all tables
         JOIN    order_payments         an operator of a sink
         write                          to Kafka
-      log       commitOffsets          the batch is done
+      log       commitOffsets          the batch is complete
 
-Spark times the phases, one after the other. What is inside the tasks runs side by side, and what is known of it is how
-much work it was: its span begins with the tasks and lasts as long as its work takes if all tasks share it alike.
+Spark measures the phases, which follow each other. Work inside the tasks runs in parallel, and only its total duration
+is known. So its span begins with the tasks, and its length is the total duration divided by the number of tasks.
 
-Where traces go is said by the variables that OpenTelemetry has for that.
+OpenTelemetry's standard environment variables configure the export.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ _ROWS = {
     "rowkind_operator_rows_out_total": "rowkind.rows.out",
 }
 _CLOSE_MS = 2_000
-"""How long the end of a job waits for an endpoint that does not answer."""
+"""How long a job waits at its end for an endpoint that does not answer."""
 
 _Place = tuple[str, str]
-"""The name of an operator and of its sink; ("", "") is the batch as a whole."""
+"""The name of an operator and its sink; ("", "") stands for the whole batch."""
 
 log = logging.getLogger("rowkind")
 
 
 class Traces:
-    """Of one job. Its methods are called by one thread."""
+    """The traces of one job. All methods must be called from the same thread."""
 
     def __init__(self, job: str) -> None:
         said = os.environ.get("OTEL_SERVICE_NAME") or SERVICE_NAME in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
@@ -73,10 +73,10 @@ class Traces:
         self._reports: defaultdict[str, list[Report]] = defaultdict(list)
         self._told: dict[str, int] = {}
         if (protocol := next(filter(None, map(os.environ.get, _PROTOCOLS)), _SPOKEN)) != _SPOKEN:
-            log.warning("traces are sent as %s and not as %s: its usual port is 4318", _SPOKEN, protocol)
+            log.warning("traces are sent as %s; %s is not supported. The usual port is 4318", _SPOKEN, protocol)
 
     def note(self, query: str, reports: Sequence[Report], progress: Sequence[Mapping[str, Any]]) -> None:
-        """What tasks of a query have counted since, and Spark's progress, which may be told more than once."""
+        """Record new task reports of a query, and Spark's progress, which may repeat earlier batches."""
         self._reports[query] += reports
         for each in progress:
             number, milliseconds = each["batchId"], each["durationMs"]
@@ -107,7 +107,7 @@ class Traces:
         whole.end(begin + milliseconds["triggerExecution"] * 1_000_000)
 
     def failed(self, query: str, reason: str) -> None:
-        """A batch did not come to its end."""
+        """Record that a batch failed."""
         self._reports.pop(query, None)
         now = time.time_ns()
         span = self._tracer.start_span("batch", attributes={"rowkind.query": query}, start_time=now)
@@ -115,7 +115,7 @@ class Traces:
         span.end(now)
 
     def close(self) -> None:
-        """No more comes. What the endpoint has not got yet has a moment to get there."""
+        """Send the remaining traces, for at most `_CLOSE_MS`, and shut down."""
         self._provider.force_flush(_CLOSE_MS)
         self._provider.shutdown()
 
@@ -124,7 +124,7 @@ class Traces:
 
 
 def _counted(reports: Sequence[Report]) -> tuple[dict[_Place, float], dict[_Place, dict[str, int]]]:
-    """Seconds of work by where it was done, and rows."""
+    """Return the seconds of work by operator or stage, and the rows by operator."""
     work: defaultdict[_Place, float] = defaultdict(float)
     rows: defaultdict[_Place, Counter[str]] = defaultdict(Counter)
     for report in reports:

@@ -1,6 +1,6 @@
-"""What a job waits for that is not its own: Kafka, a topic, the registry, the checkpoint.
+"""Track and log a job's waits for external systems: Kafka, a topic, the registry, the checkpoint.
 
-A wait is told after five seconds and every thirty seconds from then on, and once more when it is over.
+A wait is logged after 5 s, then every 30 s, and once more when it is over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ System = Literal["kafka", "registry", "checkpoint", "topic"]
 SYSTEMS: tuple[System, ...] = get_args(System)
 
 FIRST_SECONDS = 4.5
-"""So that a look once in a while finds it within five seconds."""
+"""Less than 5 s, so that a check every `_LOOK_SECONDS` logs the wait within 5 s."""
 
 _AGAIN_SECONDS = 30.0
 _LOOK_SECONDS = 0.5
@@ -35,7 +35,7 @@ log = logging.getLogger("rowkind")
 
 @dataclass
 class _Wait:
-    """For `what`, since then by the monotonic clock; `tell` says when it is told next."""
+    """A wait for `what`. `since` and `tell`, the time of the next log line, are monotonic times in seconds."""
 
     what: str
     since: float
@@ -45,7 +45,7 @@ class _Wait:
 
 
 class Waiting:
-    """What a job waits for now; may be used from any thread. `before` is called before the first word of it."""
+    """A job's current waits. It may be used from any thread. `before` is called before a wait is logged first."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -55,7 +55,7 @@ class Waiting:
 
     @contextmanager
     def on(self, system: System, what: str) -> Iterator[None]:
-        """What is inside asks a system, and may have to wait for it."""
+        """Count the time inside the context as a wait for a system."""
         with self._lock:
             outer = system in self._waits
         self.begin(system, what)
@@ -66,7 +66,7 @@ class Waiting:
                 self.end(system)
 
     def begin(self, system: System, what: str, *, seconds: float = 0.0, why: str = "", told: bool = False) -> None:
-        """The job waits for a system, and has for so long, unless that is known; somebody may have `told` so."""
+        """Begin a wait for a system, unless there is one. It has lasted `seconds`. `told`: the caller has logged it."""
         with self._lock:
             now = self._clock()
             wait = self._waits.get(system)
@@ -77,15 +77,15 @@ class Waiting:
                 wait.why = why or wait.why
 
     def end(self, system: System, *, quietly: bool = False) -> None:
-        """The system has answered, or is not asked any more. Nothing is said if somebody else does, `quietly`."""
+        """End a wait, and log this if the wait was logged. With `quietly`, log nothing, because the caller does."""
         with self._lock:
             wait = self._waits.pop(system, None)
             if wait is not None and wait.told and not quietly:
-                log.info("not waiting for %s any more, after %.0f s", wait.what, self._clock() - wait.since)
+                log.info("no longer waiting for %s, after %.0f s", wait.what, self._clock() - wait.since)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """What is waited for inside is told, also of a registry that is asked in this process."""
+        """Log the waits inside the context, including those for a registry that this process calls."""
         listeners.append(self._registry)
         try:
             with meanwhile(self.look, _LOOK_SECONDS, "waiting"):
@@ -100,7 +100,7 @@ class Waiting:
             self.begin("registry", f"the registry at {address}", seconds=seconds, why=why)
 
     def look(self) -> None:
-        """Tell what is due."""
+        """Log the waits that are due."""
         with self._lock:
             now = self._clock()
             for wait in self._waits.values():
@@ -111,22 +111,23 @@ class Waiting:
                     log.warning("%s", _words(wait, now))
 
     def seconds(self, system: System) -> float:
-        """For how long the job has waited for a system, 0 if it does not."""
+        """Return for how many seconds the job has waited for a system, 0 if it does not wait."""
         with self._lock:
             wait = self._waits.get(system)
             return 0.0 if wait is None else self._clock() - wait.since
 
     def said(self) -> list[str]:
-        """What has been waited for for so long that it is worth a word, a line each."""
+        """Return a line for each wait that has lasted at least `FIRST_SECONDS`."""
         with self._lock:
             now = self._clock()
             return [_words(wait, now) for wait in self._waits.values() if now - wait.since >= FIRST_SECONDS]
 
 
 def answered(ask: Callable[[], Sought], asked: AskedToStop, most_seconds: float) -> Sought:
-    """What the registry answers to a question, which is asked again while it does not answer as it should.
+    """Call `ask` and return its result, retrying while the registry listens but does not answer properly.
 
-    A registry that is not there at all is not waited for: its address may be wrong. Raises RegistryUnreachableError.
+    If nothing listens at the registry's address, there is no retry, because the address may be wrong. A signal to stop
+    also ends the retries. Raises RegistryUnreachableError.
     """
     deadline = time.monotonic() + most_seconds
     while True:

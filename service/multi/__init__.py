@@ -1,1 +1,1 @@
-"""Several jobs in one service."""
+"""The multi-job service: several jobs in one service."""

@@ -1,4 +1,4 @@
-"""A job of a service with several: its process, and what its file wants of it."""
+"""One job of a multi-job service: its process, and the changes to its job file."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from rowkind.service.monitoring.status import Incident
 
 _LONGEST_WAIT_SECONDS = 60.0
 _WELL_SECONDS = 300.0
-"""A job that has run so long has recovered: the next time it is started again after a second."""
+"""A job that has run for this long counts as recovered: after its next failure the wait is 1 s again."""
 
 _LINES = 200
-"""How many of the last lines of a process are kept."""
-CHANGE_THE_FILE = "Change its file: the service sees it by itself."
-_AGAIN = "The service starts it again by itself."
+"""How many of the last output lines of a process are kept."""
+CHANGE_THE_FILE = "Change its file; the service then starts it automatically."
+_AGAIN = "The service restarts it automatically."
 _SAYS = "rowkind: "
-"""With what the command line begins its last words."""
+"""The prefix of the command line's final message."""
 
 log = logging.getLogger("rowkind")
 
 
 @dataclass
 class ManagedJob:
-    """A job of the service.
+    """One job of the service.
 
-    - `job`: what its process runs, and `said`, the text that says so; `text`: its file's, as it was last seen.
-    - `upgrades`: it changes when its file does.
-    - `port`: where the process serves its status, on this machine only.
-    - `again`: when it is to be started again, by `time.monotonic`; None while it runs, or waits for its file.
-    - `reason`: why it does not run; empty while it does.
-    - `restarts`: how often it was started again after it had failed, since its file was changed; `lately`: why it last
-      had, until it has recovered.
-    - `endings`: why it has ended each time.
-    - `news`: what its file wants and does not get; empty if nothing.
-    - `leaves`: it ends, and is not started again.
+    - `job`: the job that its process runs; `said`: the text of that job; `text`: the present text of its file.
+    - `upgrades`: whether the job is upgraded when its file changes.
+    - `port`: the port of the process's status, on this machine only.
+    - `again`: when to start it again, by `time.monotonic`; None while it is running or waits for a change of its file.
+    - `reason`: why it is not running; empty while it is running.
+    - `restarts`: the number of starts after failures since its file was changed.
+    - `lately`: the reason of the last failure, until the job has recovered.
+    - `endings`: the failures so far.
+    - `news`: a change of its file that is not applied, and why; empty if there is none.
+    - `leaves`: the job is ending, and will not be started again.
     """
 
     file: Path
@@ -77,46 +77,46 @@ class ManagedJob:
 
     @property
     def runs(self) -> bool:
-        """Whether its process is there."""
+        """Whether the job has a process."""
         return self._process is not None
 
     @property
     def refused(self) -> bool:
-        """Whether it waits until its file is changed."""
+        """Whether the job was refused and waits for a change of its file."""
         return bool(self.reason) and self.again is None and not self.leaves
 
     @property
     def wrong(self) -> tuple[str, str]:
-        """What is wrong with it, and what will be done or is to be; empty texts for nothing."""
+        """What is wrong with the job, and what will be done or has to be done about it; both empty if all is well."""
         if self.refused:
             return self.reason, CHANGE_THE_FILE
         if self.reason and self.again is not None:
             wait = max(0.0, self.again - time.monotonic())
-            return self.reason, f"It is started again in {wait:.0f} s, for the {_nth(self.restarts + 1)} time."
+            return self.reason, f"It is restarted in {wait:.0f} s, for the {_nth(self.restarts + 1)} time."
         if self.reason:
             return self.reason, ""
-        again = f"starting again, for the {_nth(self.restarts)} time; it last ended because: {self.lately}"
+        again = f"restarting for the {_nth(self.restarts)} time; it last ended because: {self.lately}"
         return "\n".join(filter(None, (again if self.lately else "", self.news))), ""
 
     def start(self) -> None:
-        """Start its process."""
-        # Who takes the port meanwhile makes the job start once more.
+        """Start the job's process."""
+        # If another program takes the port meanwhile, the job fails and is started again.
         self.port, self.reason, self.again, self._began = free_port(), "", None, time.monotonic()
         upgrade = ["--upgrade"] if self.upgrades else []
         serve = ["--host", "127.0.0.1", "--port", str(self.port)]
-        # Its file may have become one that is refused.
+        # The text is passed on standard input, because the file may have become invalid.
         command = ("run", str(self.file), "--stdin", *serve, *upgrade, *self.options)
         self._process = _Process(*command, of=self.job.name, told=self.said)
 
     def leave(self) -> None:
-        """Finish the batch and end, and begin nothing any more; told so once more, end at once."""
+        """Finish the batch and end, without a restart. A second call ends the process at once."""
         self.leaves, self.again = True, None
         self._ask_no_more()
         if self._process is not None:
             self._process.terminate()
 
     def changed(self, text: str) -> None:
-        """Its file has another text."""
+        """Handle a change of the file's text."""
         self.text, self.news = text, ""
         self._ask_no_more()
         try:
@@ -126,7 +126,7 @@ class ManagedJob:
             self._refused(str(error))
             return
         if job.name != self.job.name:
-            self._refused(f"it is of job {job.name} now: give that a file of its own")
+            self._refused(f"it now has job {job.name}: give that job its own file")
         elif not self.runs:
             self.job, self.said, self._in_a_row, self.restarts, self.lately = job, text, 0, 0, ""
             self.start()
@@ -137,7 +137,7 @@ class ManagedJob:
             self._asks = _Process("diff", str(self.file))
 
     def look(self) -> None:
-        """See what has become of its processes, and do what is due."""
+        """Check the job's processes, and take the actions that are due."""
         if self._process is not None and (code := self._process.code) is not None:
             last, self._process = self._process.last, None
             self._ended(code, last)
@@ -171,13 +171,13 @@ class ManagedJob:
             self._in_a_row = 0
         wait = min(2.0**self._in_a_row, _LONGEST_WAIT_SECONDS)
         self._in_a_row += 1
-        # Who sees a reason and no time takes the job for refused.
+        # Set `again` before `reason`: another thread that sees a reason without a time takes the job for refused.
         self.again = time.monotonic() + wait
         self.reason = self.lately
-        log.warning("job %s ended with exit code %d; it is started again in %.0f s", self.job.name, code, wait)
+        log.warning("job %s ended with exit code %d; it is restarted in %.0f s", self.job.name, code, wait)
 
     def _answered(self, code: int, said: Sequence[str]) -> None:
-        """What `rowkind diff` said of the changed file."""
+        """Handle the output of `rowkind diff` for the changed file."""
         if code:
             self._next = None
             self._refused("\n".join(said))
@@ -185,19 +185,17 @@ class ManagedJob:
         for line in said:
             log.info("job %s: %s", self.job.name, line)
         if self.upgrades:
-            log.info("job %s: its file was changed, and so it is", self.job.name)
+            log.info("job %s: its file was changed, so the job is upgraded", self.job.name)
             if self._process is not None:
                 self._process.terminate()
         else:
             self._next = None
-            self.news = (
-                "its file was changed; the job does so once the service is started again with --on-change upgrade"
-            )
+            self.news = "its file was changed; to apply the change, start the service again with --on-change upgrade"
             log.warning("job %s: %s", self.job.name, self.news)
 
     def _refused(self, why: str) -> None:
-        self.news = f"its file was changed, and is refused: {why}"
-        log.error("job %s goes on as it was: %s", self.job.name, self.news)
+        self.news = f"its changed file is refused: {why}"
+        log.error("job %s continues unchanged: %s", self.job.name, self.news)
 
 
 def _nth(number: int) -> str:
@@ -206,10 +204,10 @@ def _nth(number: int) -> str:
 
 
 class _Process:
-    """A `rowkind` command in a session of its own, so that a signal to the group of this process is not its second one.
+    """A `rowkind` command in its own session, so that a signal to this process's group does not reach it a second time.
 
-    It is `told` something on standard input. What it tells on standard error is passed on under the name of the job
-    that it is `of`. One of none is quiet: then all that it tells is `said`.
+    `told` is written to its standard input. With `of`, the name of a job, its standard error is passed on with that
+    name. Without a name nothing is passed on. The last lines of its output are kept in `said`.
     """
 
     def __init__(self, *arguments: str, of: str = "", told: str = "") -> None:
@@ -225,7 +223,7 @@ class _Process:
             start_new_session=True,
         )
         assert self._process.stdin is not None, "it is a pipe"
-        # One that has ended already says why.
+        # If the process has already ended, its output says why.
         with suppress(BrokenPipeError), self._process.stdin as input_:
             input_.write(told)
         output = self._process.stderr if of else self._process.stdout
@@ -235,21 +233,21 @@ class _Process:
 
     @property
     def code(self) -> int | None:
-        """The exit code once it has ended."""
+        """The exit code of the process, None while it is running."""
         if (code := self._process.poll()) is not None:
-            # What it has told is in the pipe; who keeps that open is a process it has left, which says no more.
+            # The output is in the pipe. A child process that is left may keep the pipe open, but writes nothing more.
             self._listener.join(timeout=1.0)
         return code
 
     @property
     def last(self) -> str:
-        """Why it ended, as it has said in the end."""
+        """The final message of the process, which says why it ended."""
         said = list(self.said)
         began = max((at for at, line in enumerate(said) if line.startswith(_SAYS)), default=None)
         return "" if began is None else "\n".join(said[began:]).removeprefix(_SAYS)
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM to the process."""
         self._process.terminate()
 
     def _listen(self, output: IO[str]) -> None:
@@ -260,5 +258,5 @@ class _Process:
                     sys.stderr.write(self._named(line))
 
     def _named(self, line: str) -> str:
-        """A line of the log under the job's name, be it text or an object of JSON."""
+        """Return a log line with the job's name added; the line is text or a JSON object."""
         return f'{{"job": "{self._of}", {line[1:]}' if line.startswith("{") else f"{self._of}: {line}"

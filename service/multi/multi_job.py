@@ -1,12 +1,12 @@
-"""Several jobs in one service: a process for each, `rowkind run`, and this one, which looks after them.
+"""The multi-job service: a `rowkind run` process for each job, supervised by this process.
 
-The jobs are the files of a folder. A job that fails takes no other with it: it is started again, after a second, then
-two, four, up to a minute, as a cluster's manager would; one that was refused waits until its file is changed. A file
-that comes is a job that is started, one that goes is a job that is drained and ended; checkpoint and topics stay.
+The jobs are the job files of a folder. A failing job does not affect the others. It is started again after 1 s, then
+2 s, 4 s, and so on up to 60 s, as a cluster manager would. A refused job waits until its file is changed. The job of a
+new file is started. The job of a deleted file is drained and stopped; its checkpoint and topics stay.
 
-A file that changes is held against the job's checkpoint, as `rowkind diff` does, while the job goes on as it was. If it
-is refused, that is all. Else what would change is told, and where the operator has asked for it the job is drained and
-started as by `rowkind run --upgrade`: what can stay goes on, what cannot is rebuilt and cut over.
+A changed file is compared with the job's checkpoint, as by `rowkind diff`, while the job keeps running unchanged. If
+the new file is refused, nothing else happens. Otherwise the differences are logged. With `upgrades`, the job is then
+drained and started as by `rowkind run --upgrade`: what can continue does, and the rest is rebuilt and cut over.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ log = logging.getLogger("rowkind")
 class Several:
     """The jobs of `path`, a folder or the file of one job.
 
-    - `upgrades`: a job changes when its file does.
-    - `options`: what each job's `rowkind run` is given besides.
-    - `refused`: why files are not run that have not been, by file.
+    - `upgrades`: whether a job is upgraded when its file changes.
+    - `options`: additional options of each job's `rowkind run`.
+    - `refused`: the new files that are not run, with the reason.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class Several:
     _seen: dict[Path, str] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Look at all files and all processes, and do what is due."""
+        """Check all files and all processes, and take the actions that are due."""
         texts = dict(self._texts())
         for file in [*self.refused]:
             if file not in texts:
@@ -54,33 +54,33 @@ class Several:
                 member.changed(text)
         for file, member in self.members.items():
             if file not in texts and not member.leaves:
-                log.info("job %s: its file is gone, so it ends; checkpoint and topics stay", member.job.name)
+                log.info("job %s: its file was removed, so the job stops; checkpoint and topics stay", member.job.name)
                 member.leave()
         self.look_after()
 
     def look_after(self) -> None:
-        """Look at all processes, and forget jobs that have ended for good."""
+        """Check all processes, and remove jobs that have ended and will not be started again."""
         for file, member in [*self.members.items()]:
             member.look()
             if member.leaves and not member.runs:
                 del self.members[file]
 
     def end(self) -> None:
-        """Ask every job to finish its batch and end; asked once more, they end at once."""
+        """Ask every job to finish its batch and end. A second call ends them at once."""
         for member in self.members.values():
             member.leave()
 
     def all(self) -> list[ManagedJob]:
-        """Every job there is just now, also for other threads."""
+        """Return a copy of the list of jobs, which is safe for other threads."""
         return list(self.members.values())
 
     @property
     def runs(self) -> bool:
-        """Whether any process is there."""
+        """Whether any job has a process."""
         return any(member.runs for member in self.members.values())
 
     def _texts(self) -> Iterator[tuple[Path, str]]:
-        """Every job file there is, with its text. One that is being written is looked at again."""
+        """Yield every job file with its text. A file that cannot be read now is read again at the next check."""
         files = sorted([*self.path.glob("*.yaml"), *self.path.glob("*.yml")]) if self.path.is_dir() else [self.path]
         for file in files:
             try:
@@ -90,7 +90,7 @@ class Several:
                     yield file, self.members[file].text
 
     def _come(self, file: Path, text: str) -> None:
-        """Start the job of a file that has none."""
+        """Start the job of a new file, or record why it is refused."""
         if self._seen.get(file) == text:
             return
         self._seen[file] = text
@@ -99,12 +99,12 @@ class Several:
             job.check_runnable()
             for other, member in self.members.items():
                 if member.job.name == job.name:
-                    raise JobsError(f"{file}: {other} has a job {job.name} already; give this one another name")
+                    raise JobsError(f"{file}: {other} already has a job {job.name}; give this job another name")
                 if member.job.status != job.status:
                     raise JobsError(f"{file}: one port shows all jobs, so `status` must be the same as in {other}")
         except RowkindError as error:
             self.refused[file] = str(error)
-            log.error("%s", error)  # noqa: TRY400 - a mistake in a file is told without a stack trace
+            log.error("%s", error)  # noqa: TRY400 - a mistake in a file is reported without a stack trace
             return
         self.refused.pop(file, None)
         self.members[file] = ManagedJob(file, job, text, self.upgrades, self.options)

@@ -1,12 +1,12 @@
-"""What the port of a service with several jobs shows: all that each of their ports shows, and what they are together.
+"""The pages of a multi-job service: the pages of each job, and an overview of all jobs.
 
-- `/jobs/NAME/` and what is below it is the port of job NAME; while that has no process, why it has none.
-- `/metrics` has the metrics of all jobs, which say by the label `name` whose they are.
-- `/healthz` is 200 while the service looks after its jobs; what is wrong with one of them is no reason to end them all.
-- `/readyz` is 200 when every job is ready and no file is refused; else it is 503 and says which is not, and why.
-- `/` shows how each of the jobs does, and `/status.json` says it for programs.
+- `/jobs/NAME/` and the paths below it are the pages of job NAME; while the job has no process, a page says why.
+- `/metrics` has the metrics of all jobs. The label `name` is the job.
+- `/healthz` is 200 while the service supervises its jobs. A problem of one job is no reason to restart the service.
+- `/readyz` is 200 if every job is ready and no file is refused. Otherwise it is 503, with the reasons.
+- `/` shows the state of each job, and `/status.json` the same in machine-readable form.
 
-A job that has failed and was started again shows why it had until a batch succeeds.
+A job that was started again after a failure shows the reason until a batch succeeds.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from rowkind.version import version
 
 _PATIENCE_SECONDS = 10.0
 _TOGETHER_SECONDS = 4.0
-"""People, probes and Prometheus see the other jobs, if one stands still: probes wait for five, Prometheus for ten."""
+"""The timeout of a job's answer for pages of all jobs. It is below the limits of probes (5 s) and Prometheus (10 s)."""
 _PROBE_SECONDS = 0.5
-"""Whoever looks whether the service lives does not wait for one of its jobs."""
+"""The timeout of a job's answer for a liveness probe of the service, which must not depend on a single job."""
 _UP = "rowkind_job_up"
 _T = TypeVar("_T")
-_SILENT = "it does not answer, maybe not yet"
+_SILENT = "it does not answer; it may still be starting"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SeveralPages:
     of: Several
 
     def answer(self, path: str, *, known: bool) -> Response:
-        """What is at a path."""
+        """Return the response for a path."""
         match path:
             case "/metrics":
                 return Response(200, CONTENT_TYPE, self._metrics())
@@ -76,9 +76,9 @@ class SeveralPages:
         member = next((each for each in self.of.all() if each.job.name == name), None)
         refused = next((why for file, why in [*self.of.refused.items()] if file.stem == name), None)
         if member is None and refused is None:
-            return Response.text(404, f"there is no job {name}; there are {', '.join(self._names())}")
+            return Response.text(404, f"there is no job {name}; the jobs are {', '.join(self._names())}")
         if not rest:
-            # What is linked from the page of a job is below it.
+            # A job's page has relative links, which need the final slash.
             return Response(308, "text/plain", b"", {"Location": f"{path}/"})
         answer = None if member is None or member.reason else _ask(member, f"/{rest[0]}", _PATIENCE_SECONDS)
         if answer is not None:
@@ -93,7 +93,7 @@ class SeveralPages:
         return [*(member.job.name for member in self.of.all()), *(file.stem for file in [*self.of.refused])]
 
     def _overview(self) -> Overview:
-        """All jobs, of which those that run are asked, all at once."""
+        """Return an overview of all jobs. The running jobs are queried in parallel."""
         members = self.of.all()
         jobs = _of_all(lambda member: _overview(member, _status(member)), members)
         jobs += [_refused(file.stem, why) for file, why in [*self.of.refused.items()]]
@@ -105,7 +105,7 @@ class SeveralPages:
         return generate_latest(registry)
 
     def _wrong(self) -> Iterator[str]:
-        """What is wrong with jobs and their files, a line or more each. A job is asked if it may have recovered."""
+        """Yield the problems of jobs and files, of one or more lines each. A job that may have recovered is queried."""
         yield from self.of.refused.values()
         for member in self.of.all():
             if member.lately and not member.reason:
@@ -130,13 +130,13 @@ class SeveralPages:
 
 
 class _Merged(Collector):
-    """The metrics of all jobs, of those that do not answer that they do not."""
+    """The metrics of all jobs. A job that does not answer has `rowkind_job_up` 0."""
 
     def __init__(self, of: Several) -> None:
         self._of = of
 
     def collect(self) -> Iterator[Metric]:
-        """Each family once, with the samples of all jobs."""
+        """Yield each metric family once, with the samples of all jobs."""
         families: dict[str, Metric] = {}
         silent: list[str] = []
         members = self._of.all()
@@ -154,13 +154,13 @@ class _Merged(Collector):
 
 
 def _of_all(ask: Callable[[ManagedJob], _T], members: Sequence[ManagedJob]) -> list[_T]:
-    """What is said of each of these jobs, all of them asked at once."""
+    """Call `ask` for all of these jobs in parallel, and return the results in order."""
     with ThreadPoolExecutor(max_workers=max(1, len(members))) as threads:
         return [*threads.map(ask, members)]
 
 
 def _overview(member: ManagedJob, status: JobStatus | None) -> JobOverview:
-    """A job by what its process says, if that says something."""
+    """Return the overview of a job, from the status of its process if there is one."""
     error, remedy = member.wrong
     if status is None:
         state: JobState = "refused" if member.refused else "failed" if member.reason else "starting"
@@ -181,12 +181,12 @@ def _overview(member: ManagedJob, status: JobStatus | None) -> JobOverview:
 
 
 def _refused(name: str, why: str) -> JobOverview:
-    """A file that says no job that can be run."""
+    """Return the overview of a file whose job cannot be run."""
     return JobOverview(name, "refused", error=why, remedy=CHANGE_THE_FILE)
 
 
 def _status(member: ManagedJob, patience: float = _TOGETHER_SECONDS) -> JobStatus | None:
-    """What a job says of itself, if it runs and answers; it has recovered once a batch has succeeded."""
+    """Return the status of a job, None if it does not answer. Marks the job as recovered once a batch has succeeded."""
     answer = None if member.reason else _ask(member, "/status.json", patience)
     if answer is None or answer.code != 200:
         return None
@@ -197,10 +197,10 @@ def _status(member: ManagedJob, patience: float = _TOGETHER_SECONDS) -> JobStatu
 
 
 def _ask(member: ManagedJob, path: str, patience: float = _TOGETHER_SECONDS) -> Response | None:
-    """What the job's own port answers; None if it does not."""
+    """Return the response of the job's own port; None if it does not answer."""
     said = member.job.status or {}
-    # It is this machine, and the certificate is for the name under which the service is known outside.
-    context = ssl._create_unverified_context()  # noqa: S323, SLF001 - as said above
+    # The connection is local, and the certificate is for the service's external name, so it is not verified.
+    context = ssl._create_unverified_context()  # noqa: S323, SLF001 - see above
     connection = (
         http.client.HTTPSConnection("127.0.0.1", member.port, timeout=patience, context=context)
         if "certificate" in said

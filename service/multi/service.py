@@ -1,4 +1,4 @@
-"""The life of a service with several jobs: look after them until a signal, drain all of them, end."""
+"""Run a multi-job service: supervise the jobs until a signal, then drain all of them and end."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ log = logging.getLogger("rowkind")
 
 
 def run_together(path: Path, *, upgrades: bool, options: Sequence[str], host: str, port: int) -> None:
-    """Run the jobs of a folder, or the one of a file, until a signal ends them.
+    """Run the jobs of a folder, or the job of a file, until a signal ends them.
 
-    They change with their files if it `upgrades` them. Each is run with these `options` of `rowkind run`.
+    With `upgrades`, a job is upgraded when its file changes. `options` are additional options of each `rowkind run`.
 
     Raises:
-        JobsError: There is no job in it that can be run.
-        StartError: The port cannot be had.
+        JobsError: There is no job that can be run.
+        StartError: The port is not available.
     """
     with Signals(drains=True) as signals:
         signals.end_within(SERVICE_SECONDS)

@@ -1,1 +1,1 @@
-"""What the port of a service shows."""
+"""The HTTP port of a job or service: its server and its pages."""

@@ -1,18 +1,18 @@
-"""The last batches of a query as a chart: how long each took, and how many rows it read."""
+"""Draw the last batches of a query as a chart of their durations, with the rows that each read."""
 
 from __future__ import annotations
 
 from rowkind.service.monitoring.status import BatchProgress, QueryStatus
-from rowkind.service.web.quantities import amount, duration
+from rowkind.service.web.quantities import counted, duration
 
 _SLOTS = 60
 _WIDTH, _HEIGHT, _GAP = 600, 72, 2
 
 
 def chart(query: QueryStatus) -> str:
-    """SVG, with the same in words beside it, and as a table for those who do not see it."""
+    """Return an SVG chart with a caption, and with the same data as a table for users who cannot see the chart."""
     if not query.batches:
-        return '<figure class="batches"><figcaption>No batch has ended yet.</figcaption></figure>'
+        return '<figure class="batches"><figcaption>No batch has finished yet.</figcaption></figure>'
     most = max(batch.seconds for batch in query.batches) or 1.0
     slot = _WIDTH / _SLOTS
     bars = "".join(
@@ -22,8 +22,8 @@ def chart(query: QueryStatus) -> str:
     last = query.batches[-1]
     one = len(query.batches) == 1
     words = (
-        f"last {'batch' if one else f'{len(query.batches)} batches'}: usually {duration(query.usual_seconds)}, at most "
-        f"{duration(most)}; batch {last.number:,} took {duration(last.seconds)} for {amount(last.rows_in)} rows"
+        f"last {'batch' if one else f'{len(query.batches)} batches'}: median {duration(query.usual_seconds)}, maximum "
+        f"{duration(most)}; batch {last.number:,} took {duration(last.seconds)} for {counted(last.rows_in, 'row')}"
     )
     rows = "".join(
         f"<tr><td>{each.number:,}</td><td>{each.seconds:.2f}</td><td>{each.rows_in:,}</td><td>{each.rows_out:,}</td></tr>"
@@ -44,7 +44,8 @@ aria-label="Batches of query {query.name}"><table><thead><tr><th scope="col">bat
 def _bar(batch: BatchProgress, x: float, slot: float, most: float) -> str:
     height = max(2.0, (_HEIGHT - 2) * batch.seconds / most)
     title = (
-        f"batch {batch.number:,}: {duration(batch.seconds)}, {batch.rows_in:,} rows read, {batch.rows_out:,} written"
+        f"batch {batch.number:,}: {duration(batch.seconds)}, rows read: {batch.rows_in:,}, "
+        f"changes written: {batch.rows_out:,}"
     )
     return (
         f'<rect x="{x + _GAP / 2:.1f}" y="{_HEIGHT - height:.1f}" width="{slot - _GAP:.1f}" height="{height:.1f}">'

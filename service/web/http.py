@@ -1,6 +1,6 @@
-"""The one port of a service: who may see it, and how what is there gets to them. What is there, others say.
+"""The HTTP server for the status port of a job or service, with access control. Other modules provide the pages.
 
-It may speak TLS, and ask for a login, all but for the two probes, which say no more then than their code.
+It can use TLS and require a login. The two probes need no login, but without one they return no details.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROBES = ("/healthz", "/readyz")
 
 @dataclass(frozen=True)
 class Response:
-    """What a request gets: a status code, and a body of a type."""
+    """An HTTP response: a status code, and a body with its content type."""
 
     code: int
     content_type: str
@@ -32,25 +32,25 @@ class Response:
 
     @classmethod
     def text(cls, code: int, text: str) -> Response:
-        """A line for people."""
+        """Return a plain-text response."""
         return cls(code, "text/plain; charset=utf-8", f"{text}\n".encode())
 
     @classmethod
     def page(cls, html: str, headers: Mapping[str, str] | None = None) -> Response:
-        """A page of HTML."""
+        """Return an HTML page."""
         return cls(200, "text/html; charset=utf-8", html.encode(), headers or {})
 
 
 class Pages(Protocol):
-    """What is served. Calls come from other threads."""
+    """The pages to serve. Requests are handled in other threads."""
 
     def answer(self, path: str, *, known: bool) -> Response:
-        """What is at a path, for somebody who has shown the login, or has not: then only a probe is asked for."""
+        """Return the response for a path. `known`: the request has the login; otherwise the path is a probe."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Who may see the port: files of a certificate with its key for TLS, and a login, `user:password`."""
+    """Access control of the port: the files of a TLS certificate and its key, and a login, `user:password`."""
 
     certificate: str | None = None
     key: str | None = None
@@ -58,7 +58,7 @@ class Guard:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """TLS, None for none. Raises OSError for files that are no certificate and its key."""
+        """The TLS context, None for plain HTTP. Raises OSError if the files are not a certificate and its key."""
         if self.certificate is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -66,7 +66,7 @@ class Guard:
         return context
 
     def admits(self, authorization: str | None) -> bool:
-        """Whether a request with this header may see everything."""
+        """Whether a request with this Authorization header may see everything."""
         if self.login is None:
             return True
         wanted = base64.b64encode(self.login.encode()).decode()
@@ -74,7 +74,7 @@ class Guard:
 
 
 class StatusServer(HttpServer):
-    """Serves `pages` under the guard's rules."""
+    """Serves `pages` to the requests that the guard admits."""
 
     def __init__(self, pages: Pages, host: str, port: int, guard: Guard) -> None:
         handler = type("Handler", (_Handler,), {"pages": pages, "guard": guard})
@@ -110,36 +110,37 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def version_string(self) -> str:
-        """What answers; not of which version, which would tell an attacker what to try."""
+        """Return the server's name, without a version, which could help an attacker."""
         return "Rowkind"
 
     def log_message(self, *_: object) -> None:
-        """Requests are not logged: probes come every few seconds."""
+        """Log nothing: probes send a request every few seconds."""
 
 
 @contextmanager
 def serving(pages: Pages, job: Job, host: str, port: int) -> Iterator[StatusServer]:
-    """Serve the pages to those whom the job lets see them. Raises StartError."""
+    """Serve the pages with the access control of the job's `status` section. Raises StartError."""
     guard = _guard(job)
     try:
-        guard.context  # noqa: B018 - it is looked at before the port is
+        guard.context  # noqa: B018 - checks the files before the port is opened
     except OSError as error:
         raise StartError(
-            f"`status`: {guard.certificate} and {guard.key} are no certificate and its key: {error.strerror or error}"
+            f"`status`: {guard.certificate} and {guard.key} are not a certificate and its key: "
+            f"{error.strerror or error}"
         ) from None
     try:
         server = StatusServer(pages, host, port, guard)
     except OSError as error:
         raise StartError(
-            f"port {port} of {host} cannot be had for status and metrics: {error.strerror}. Choose another with --port "
-            f"(0 takes any free one), or end what listens there; is it another run of this job?"
+            f"port {port} of {host} is not available for status and metrics: {error.strerror}. Choose another one with "
+            f"--port (0 for any free port), or stop its process, which may be another run of this job"
         ) from None
     with server:
         yield server
 
 
 def _guard(job: Job) -> Guard:
-    """Who may see the status port; files are looked up beside the job file."""
+    """Return the access control of the status port. File paths are relative to the job file."""
     said = job.status or {}
     certificate, key = (str(job.file.parent / said[name]) if name in said else None for name in ("certificate", "key"))
     return Guard(certificate, key, f"{said['user']}:{said['password']}" if "user" in said else None)

@@ -1,14 +1,14 @@
-"""What the port of a job shows.
+"""The pages of a job.
 
-- `/healthz` is 200 while the process serves the job, and 503 once a query has failed. Its text says what is wrong all
-  the same.
-- `/readyz` is 200 when every query has finished a batch, or found nothing to do, since it was started; else it is 503
-  and says why.
-- `/metrics` is the Prometheus exposition.
+- `/healthz` is 200 while the job is working, even with warnings, which its text contains. It is 503 once a query has
+  failed.
+- `/readyz` is 200 if every query has finished a batch or found nothing to do since its start. Otherwise it is 503, with
+  the reason.
+- `/metrics` has the metrics in Prometheus text format.
 - `/` shows the plan of every query with its progress, and `/explain` more of the plan.
-- `/status.json` says for programs what `/` shows.
+- `/status.json` is `/` in machine-readable form.
 
-Nothing can be changed through it.
+All pages are read-only.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ from rowkind.service.web.http import Response
 
 
 class Status(Protocol):
-    """What is asked of the running job. All calls come from other threads."""
+    """The interface to the running job. All calls come from other threads."""
 
     def healthy(self) -> bool:
         """Whether no query has failed."""
 
     def ready(self) -> bool:
-        """Whether every query has caught its first batch."""
+        """Whether every query has finished its first batch, or found nothing to do."""
 
     def reason(self) -> str:
-        """Why it is not ready, or not healthy."""
+        """Return why the job is not ready, or not healthy."""
 
     def warning(self) -> str:
-        """What is wrong though it is healthy."""
+        """Return the warnings of a healthy job."""
 
     def exposition(self) -> bytes:
-        """The metrics in Prometheus text format."""
+        """Return the metrics in Prometheus text format."""
 
     def status(self) -> JobStatus:
-        """All that is known now."""
+        """Return the current status."""
 
     def plans(self) -> Sequence[QueryDescription]:
-        """The plan of every query."""
+        """Return the plan of every query."""
 
 
 @dataclass(frozen=True)
 class JobPages:
-    """The pages of a job, of which its views are shown with their SQL."""
+    """The pages of a job. `views` are the job's views with their SQL."""
 
     status: Status
     views: Mapping[str, str]
 
     def answer(self, path: str, *, known: bool) -> Response:
-        """What is at a path."""
+        """Return the response for a path."""
         match path:
             case "/metrics":
                 return Response(200, CONTENT_TYPE, self.status.exposition())

@@ -1,7 +1,7 @@
-"""The frame of the pages that follow what they show: of a job, of all jobs of a service, of one that does not run.
+"""The frame of the live pages: of a job, of all jobs of a service, and of a job that is not running.
 
-A page is made whole and needs nothing but itself. Its script only asks for it again every two seconds and puts the new
-one in the place of the old; without it the browser does so, less smoothly.
+A page is complete and self-contained. Its script fetches the page again every 2 s and replaces the content. Without the
+script, the browser reloads the page, less smoothly.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _STYLE = style() + (_FILES / "status.css").read_text("utf-8")
 _TEMPLATE = Template((_FILES / "status.html").read_text("utf-8"))
 _SCRIPT = (_FILES / "status.js").read_text("utf-8")
 _AT_ONCE = 3
-"""So many of the last errors are seen unasked; the others are unfolded."""
+"""How many of the last errors are shown at once; the others are folded."""
 
 HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
     "script-src 'sha256-" + base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode() + "'",
 }
-"""What a browser is told with the page: to run its own script, and to fetch nothing from elsewhere."""
+"""The HTTP headers of a page: the browser may run only the page's own script, and fetch nothing from elsewhere."""
 
 ALL_JOBS = '<a href="../../">all jobs</a>'
-"""From the page of a job to that of its service."""
+"""The link from a job's page to the page of its service."""
 
 
 def framed(title: str, heading: str, links: Mapping[str, str], live: str) -> str:
-    """A page of which `live` follows what it shows; title and links are text, all else is HTML."""
+    """Return a page whose part `live` is updated. The title and the links are text, everything else is HTML."""
     return _TEMPLATE.substitute(
         title=escape(title),
         heading=heading,
@@ -49,42 +49,42 @@ def framed(title: str, heading: str, links: Mapping[str, str], live: str) -> str
 
 
 def within(page: bytes) -> bytes:
-    """The page of a job as its service shows it: with the way to all of them."""
+    """Return a job's page as its multi-job service shows it, with a link to all jobs."""
     return page.replace(b'<nav aria-label="Other pages">', f'<nav aria-label="Other pages">{ALL_JOBS}'.encode(), 1)
 
 
 def pill(state: str, times: int | None = None) -> str:
-    """A state in its colour; of several jobs, how many are in it."""
+    """Return a state as a coloured label, with the number of jobs in this state if `times` is given."""
     return f'<span class="pill {state}">{"" if times is None else f"{times} "}{state}</span>'
 
 
 def moment(at: float) -> str:
-    """A moment in Unix time, as people read it."""
+    """Return a Unix time in seconds as readable HTML."""
     read = datetime.fromtimestamp(at, UTC)
     return f'<time datetime="{read.isoformat()}">{read:%Y-%m-%d %H:%M:%S} UTC</time>'
 
 
 def about(state: str, more: str, seen: float, version: str) -> str:
-    """The first line of a page: the state, as HTML, then more that leads on, when that was, and who says so."""
+    """Return the first line of a page: the state (HTML), additional text, the time of the status, and the version."""
     return (
-        f'<p class="about"><span role="status" id="state">{state}</span>{escape(more)} seen {moment(seen)} · '
+        f'<p class="about"><span role="status" id="state">{state}</span>{escape(more)} last updated {moment(seen)} · '
         f"Rowkind {version}</p>"
     )
 
 
 def trouble(kind: str, head: str, what: str, remedy: str) -> str:
-    """What is wrong now, under a head of HTML, and what to do about it."""
+    """Return a current problem with its remedy, under a heading (HTML)."""
     todo = f'<p class="remedy">{escape(remedy)}</p>' if remedy else ""
     return f'<div class="trouble {kind}">{head and f"<h2>{head}</h2>"}{told(what)}{todo}</div>'
 
 
 def told(what: str) -> str:
-    """A message; one of several lines may point with a caret at one of them."""
+    """Return a message as HTML. Line breaks are kept, because a caret may point into the line above."""
     return f'<p class="lines">{escape(what)}</p>' if "\n" in what else f"<p>{escape(what)}</p>"
 
 
 def errors(incidents: Sequence[Incident], *, several: bool) -> str:
-    """What went wrong of late, of which of `several` queries."""
+    """Return the recent errors as HTML, with the query of each if there are `several` queries."""
     if not incidents:
         return ""
     items = [

@@ -1,6 +1,6 @@
-"""What is known of all jobs of a service at one moment, as plain data: for its page, for a terminal, and as JSON.
+"""The status of all jobs of a service at one moment, as plain data: for its page, for a terminal, and as JSON.
 
-Moments are in Unix time, durations in seconds, rates in rows a second over the last half minute.
+Times are Unix time in seconds, durations are in seconds, and rates are rows per second over the last 30 s.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any, Literal, Self
 from rowkind.service.monitoring.status import BatchProgress, QueryState
 
 JobState = Literal[QueryState, "refused"]
-"""A job whose process has ended has failed. One that is refused has none, and gets none before its file changes."""
+"""A job is failed if its process has ended. A refused job has no process until its file is changed."""
 
 
 @dataclass(frozen=True)
 class JobOverview:
-    """A job in a few numbers, of all its queries together; `last_batch` is None before the first of this process.
+    """A job in a few numbers, over all its queries. `last_batch` is None before the process's first batch.
 
-    `restarts` are starts after it had ended with a failure. `error` is what is wrong with it, now or until a batch has
-    succeeded again, and `remedy` what will be done, or is to be; both are empty if nothing is.
+    - `restarts`: the number of starts after a failure.
+    - `error`: what is wrong now, or the last failure until a batch has succeeded; empty if all is well.
+    - `remedy`: what will be done or has to be done about the error; may be empty.
     """
 
     name: str
@@ -38,7 +39,7 @@ class JobOverview:
 
 @dataclass(frozen=True)
 class Overview:
-    """The jobs of the files in `path` at the moment `at`."""
+    """The jobs of the files in `path` at the time `at`."""
 
     path: str
     version: str
@@ -46,12 +47,12 @@ class Overview:
     jobs: tuple[JobOverview, ...]
 
     def to_json(self) -> str:
-        """One JSON document. Its keys are the names of the fields; new ones may come."""
+        """Return a JSON document. Its keys are the names of the fields; later releases may add some."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """What `to_json` has written. Raises ValueError, KeyError or TypeError for anything else."""
+        """Restore the overview that `to_json` returned. Raises ValueError, KeyError or TypeError for anything else."""
         said = json.loads(text)
         return cls(said["path"], said["version"], said["at"], tuple(map(_job, said["jobs"])))
 

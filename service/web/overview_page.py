@@ -1,4 +1,4 @@
-"""The page of all jobs of a service, and that of one whose own process has none to show."""
+"""The page of all jobs of a service, and the page of a job whose own process does not serve one."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from rowkind.service.web.overview import JobOverview, Overview
 from rowkind.service.web.quantities import amount, duration, rate
 
 _LINKS = {"metrics": "metrics", "status.json": "JSON", "healthz": "health", "readyz": "ready"}
-_SOON = "It has a page of its own as soon as its process answers."
+_SOON = "Its own page appears as soon as its process answers."
 
 
 def page(overview: Overview) -> str:
-    """The page of all jobs."""
+    """Return the page of all jobs."""
     counts = Counter(job.state for job in overview.jobs)
     states = "".join(pill(state, count) for state, count in sorted(counts.items())) or "no jobs"
     jobs = "\n".join(_job(job, overview.at) for job in overview.jobs)
     where = "of" if overview.path.endswith((".yaml", ".yml")) else "in the folder"
-    live = f'{about(states, "", overview.at, overview.version)}\n<ul class="jobs">\n{jobs}\n</ul>'
+    live = f'{about(states, " ·", overview.at, overview.version)}\n<ul class="jobs">\n{jobs}\n</ul>'
     return framed(
         f"{_count(overview)}: all jobs", f"All jobs <span>{where} {escape(overview.path)}</span>", _LINKS, live
     )
 
 
 def page_of(job: JobOverview, seen: float, version: str, incidents: Sequence[Incident]) -> str:
-    """The page of a job that does not run: why, what is to be done, and what had gone wrong before."""
-    head = {"failed": "It does not run", "refused": "It is refused"}.get(job.state, "It starts")
+    """Return the page of a job that is not running: the reason, the remedy, and earlier errors."""
+    head = {"failed": "Not running", "refused": "Refused"}.get(job.state, "Starting")
     live = "\n".join(
         (
-            about(pill(job.state), "", seen, version),
+            about(pill(job.state), " ·", seen, version),
             trouble(job.state, head, job.error or _SOON, job.remedy),
             errors(incidents, several=False),
         )
@@ -43,7 +43,7 @@ def page_of(job: JobOverview, seen: float, version: str, incidents: Sequence[Inc
 
 def _count(overview: Overview) -> str:
     bad = sum(job.state in ("failed", "refused", "waiting") for job in overview.jobs)
-    return f"{bad} of {len(overview.jobs)} do not run" if bad else f"{len(overview.jobs)} run"
+    return f"{bad} of {len(overview.jobs)} not running" if bad else f"{len(overview.jobs)} running"
 
 
 def _job(job: JobOverview, now: float) -> str:
@@ -56,7 +56,7 @@ def _job(job: JobOverview, now: float) -> str:
 
 
 def _numbers(job: JobOverview, now: float) -> Iterator[tuple[str, str, str]]:
-    """What it is, how much, and how it looks; the same for every job, so that they stand below each other."""
+    """Yield label, value and style of a job's numbers. Every job has the same numbers, so that they align."""
     read = written = left = last = "-"
     if job.state not in ("failed", "refused"):
         old = f", {duration(job.lag_seconds)} old" if job.lag_seconds >= 1 else ""
@@ -65,6 +65,6 @@ def _numbers(job: JobOverview, now: float) -> Iterator[tuple[str, str, str]]:
         last = f"{duration(max(0.0, now - job.last_batch.ended))} ago"
     yield "read", read, ""
     yield "written", written, ""
-    yield "still to read", left, "odd" if job.lag_seconds >= OLD_SECONDS and left != "-" else ""
+    yield "lag", left, "odd" if job.lag_seconds >= OLD_SECONDS and left != "-" else ""
     yield "last batch", last, ""
     yield "restarts", f"{job.restarts:,}", "odd" if job.restarts else ""

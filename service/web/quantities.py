@@ -1,28 +1,33 @@
-"""Amounts, rates, sizes and durations as people read them."""
+"""Format amounts, rates, sizes and durations for people."""
 
 from __future__ import annotations
 
 _DAY = 86_400
 _HOUR = 3_600
 _TIED = "\u00a0"
-"""A space at which no line is broken."""
+"""A no-break space."""
 
 
 def amount(number: float) -> str:
-    """A number of rows, short: 950, 12,300, 1.2 M, 3.4 G."""
+    """Format a number of rows briefly: 950, 12,300, 1.2 M, 3.4 G."""
     for limit, unit in ((1e9, "G"), (1e6, "M")):
         if abs(number) >= limit:
             return f"{number / limit:,.1f}{_TIED}{unit}"
     return f"{number:,.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Format a number with its noun: 1 row, 12,300 rows, 1.2 M rows."""
+    return f"{amount(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def rate(per_second: float) -> str:
-    """Rows a second; below ten with a decimal, as one row in two seconds is not none."""
+    """Format a rate in rows per second. Below 10 it has a decimal, so that 1 row in 2 s does not show as 0."""
     return f"{per_second:.1f}/s" if 0 < per_second < 10 else f"{amount(per_second)}/s"
 
 
 def size(number: float) -> str:
-    """Bytes: 0 B, 3.4 kB, 12.0 MB."""
+    """Format a size in bytes: 0 B, 3.4 kB, 12.0 MB."""
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if number >= limit:
             return f"{number / limit:,.1f}{_TIED}{unit}"
@@ -30,7 +35,7 @@ def size(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, in the two units that matter: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min, 4 d 3 h."""
+    """Format seconds in the two largest units: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min, 4 d 3 h."""
     if seconds < 10:
         return f"{seconds:.1f}{_TIED}s"
     whole = round(seconds)

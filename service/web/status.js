@@ -1,11 +1,11 @@
 "use strict";
-// Ask for the page again and put it in the place of the old one. What is open stays open, focus and selection stay.
+// Fetch the page again and replace the old one. Open parts stay open; focus and selection stay.
 const pause = document.getElementById("pause"), lost = document.getElementById("lost");
 let paused = false, missed = 0;
 pause.hidden = false;
 pause.addEventListener("click", () => {
   paused = !paused;
-  pause.textContent = paused ? "go on" : "pause";
+  pause.textContent = paused ? "resume" : "pause";
   pause.setAttribute("aria-pressed", String(paused));
 });
 function put(page) {
@@ -14,7 +14,7 @@ function put(page) {
     const before = document.getElementById(each.id);
     if (before !== null) each.open = before.open;
   }
-  // Where nothing has changed nothing is touched, so that a screen reader hears of a state only once.
+  // Replace only what has changed, so that a screen reader reads out a state only once.
   const state = document.getElementById("state"), next = fresh.querySelector("#state");
   if (state && next && state.innerHTML === next.innerHTML) next.replaceWith(state);
   const links = document.querySelector("nav"), others = page.querySelector("nav");
@@ -41,14 +41,14 @@ async function look() {
     } catch {
       missed += 1;
       if (missed === 2) {
-        lost.textContent = "It does not answer any more: it has ended, or the way to it is broken. What is below is the last that it said.";
+        lost.textContent = "The server no longer answers: it has ended, or the connection is broken. Below is the last known status.";
         lost.hidden = false;
       }
     }
   }
   setTimeout(look, 2000);
 }
-// A link to a step leads into a plan that may be folded.
+// A link to a step may point into a folded plan. Unfold that plan.
 function reveal() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   const plan = target && target.closest("details");

@@ -1,4 +1,4 @@
-"""The status page: the drawing of `rowkind explain`, with what each step does at this moment."""
+"""The status page: the plan as drawn by `rowkind explain`, with the current numbers of each step."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from rowkind.service.plan.explain.description import Description, QueryDescripti
 from rowkind.service.plan.explain.html import anchor, coloured, tree
 from rowkind.service.web.batch_chart import chart
 from rowkind.service.web.live_page import about, errors, framed, pill, trouble
-from rowkind.service.web.quantities import amount, duration, rate, size
+from rowkind.service.web.quantities import amount, counted, duration, rate, size
 
 _MANY_SINKS = 5
-"""So many plans, and more, are folded but for those with trouble."""
+"""From this number of sinks on, plans are folded, except those with problems."""
 
 _LINKS = {"explain": "explain", "metrics": "metrics", "status.json": "JSON", "healthz": "health", "readyz": "ready"}
 
 
 def page(status: JobStatus, plans: Sequence[QueryDescription]) -> str:
-    """The page."""
+    """Return the status page."""
     by_name = {plan.name: plan for plan in plans}
     several = len(status.queries) > 1
     sinks = [sink.root.name for query in status.queries for sink in by_name[query.name].sinks]
     calm = "" if status.incidents else " · no errors"
     parts = (
-        about(pill(status.state), f" for {duration(status.at - status.since)}{calm} ·", status.at, status.version),
+        about(pill(status.state), f" · up {duration(status.at - status.since)}{calm} ·", status.at, status.version),
         *_troubles(status),
         *(_work(each, status.at) for each in status.work),
         errors(status.incidents, several=several),
@@ -38,11 +38,11 @@ def page(status: JobStatus, plans: Sequence[QueryDescription]) -> str:
 
 
 _Number = tuple[str, str, str]
-"""What it is, how much, and how it looks: `bad`, `odd`, or like the others."""
+"""A number's label, value, and style: `bad`, `odd`, or empty for normal."""
 
 
 def _contents(sinks: Sequence[str]) -> str:
-    """Where on the page each sink is, if there are several."""
+    """Return links to the sinks on the page, if there are several."""
     links = "".join(f'<a href="#{anchor(name)}">{escape(name)}</a>' for name in sinks)
     return f'<nav class="contents" aria-label="Sinks">{links}</nav>' if len(sinks) > 1 else ""
 
@@ -52,14 +52,14 @@ def _troubles(status: JobStatus) -> Iterator[str]:
         if query.state in ("failed", "waiting") and query.reason:
             what, _, rest = query.reason.partition("\n")
             told = [(each.what, each.remedy) for each in status.incidents if each.query == query.name]
-            head = f"Query {escape(query.name)} {'has failed' if query.state == 'failed' else 'waits'}"
+            head = f"Query {escape(query.name)} {'has failed' if query.state == 'failed' else 'is waiting'}"
             yield trouble(query.state, head, *(told or [(what, rest)])[0])
     for warning in status.warnings:
         yield trouble("warning", "Warning", warning, "")
 
 
 def _work(work: Work, now: float) -> str:
-    """How far something is that takes long; of an unknown total for how long it has been."""
+    """Return the progress of long-running work. If the total is unknown, show how long it has taken so far."""
     left = work.left(now)
     said = [f"for {duration(now - work.since)}" if left is None else f"{duration(left)} left"]
     if work.total is not None:
@@ -84,18 +84,18 @@ def _tiles(query: QueryStatus) -> str:
     behind = "up to date"
     if query.lag_rows:
         old = duration(query.lag_seconds) if query.lag_seconds >= 1 else "less than a second"
-        behind = f"first of them {old} old"
+        behind = f"oldest {old} old"
     if query.left is not None and query.left > LONG_SECONDS:
-        behind = f"{duration(query.left)} to go"
+        behind = f"{duration(query.left)} left"
     letters = sum(sum(each.dead_letters.values()) for each in query.tables)
-    none = f", {letters:,} dead letters" if letters else ""
+    none = f", {counted(letters, 'dead letter')}" if letters else ""
     kept = sum(each.state_rows for each in query.operators)
     stored = sum(each.state_bytes for each in query.operators)
     tiles = (
-        ("read", rate(query.read.rate), f"{amount(query.read.rows)} rows so far{none}"),
-        ("written", rate(query.written.rate), f"{amount(query.written.rows)} changes so far"),
-        ("still to read", amount(query.lag_rows), behind),
-        ("kept", f"{amount(kept)} rows", size(stored)),
+        ("read", rate(query.read.rate), f"{counted(query.read.rows, 'row')} so far{none}"),
+        ("written", rate(query.written.rate), f"{counted(query.written.rows, 'change')} so far"),
+        ("lag", counted(query.lag_rows, "row"), behind),
+        ("state", counted(kept, "row"), size(stored)),
     )
     items = "".join(
         f"<div><dt>{name}</dt><dd><b>{escape(value)}</b> <small>{escape(more)}</small></dd></div>"
@@ -105,14 +105,14 @@ def _tiles(query: QueryStatus) -> str:
 
 
 def _sink(description: Description, query: QueryStatus, *, folded: bool) -> str:
-    """The plan of a sink; where it may be folded, under a line that says whether it is worth a look."""
+    """Return the plan of a sink. A folded plan has a summary line with its main numbers."""
     root = description.root
     name, plan = anchor(root.name), tree(description, _beside(query, root.name))
     sql = ""
     if description.sql:
         sql = (
             f'<details class="sql" id="sql.{name}"><summary>SQL</summary>{coloured(description.sql)}'
-            f'<p><a href="explain#{name}">explain: how this is kept up to date, and advice</a></p></details>\n'
+            f'<p><a href="explain#{name}">Details of the plan, and advice</a></p></details>\n'
         )
     if not folded:
         return f'<section class="sink" id="{name}">\n<h3>{escape(root.name)}</h3>\n{sql}{plan}\n</section>'
@@ -127,14 +127,14 @@ def _sink(description: Description, query: QueryStatus, *, folded: bool) -> str:
 
 
 def _of_sink(description: Description, query: QueryStatus) -> Iterator[_Number]:
-    """What is to be known of a plan that is folded: what it writes and keeps, and all that is not as it should be."""
+    """Yield the numbers for a folded plan: what it writes, its state, and all numbers with a problem."""
     root = description.root
     (written,) = (each.written for each in query.sinks if each.name == root.name)
     own = [each for each in query.operators if each.sink == root.name]
     yield "written", rate(written.rate), ""
     yield "so far", amount(written.rows), ""
     if kept := sum(each.state_rows for each in own):
-        yield "keeps", f"{amount(kept)} rows", ""
+        yield "state", counted(kept, "row"), ""
     for operator in own:
         for what, value, look in _of_operator(operator):
             if look:
@@ -142,7 +142,7 @@ def _of_sink(description: Description, query: QueryStatus) -> Iterator[_Number]:
 
 
 def _beside(query: QueryStatus, sink: str) -> Callable[[Step], str]:
-    """What is shown of each step of a sink's plan."""
+    """Return a function that renders the current numbers of a step in a sink's plan."""
     tables = {each.name: each for each in query.tables}
     operators = {(each.sink, each.name): each for each in query.operators}
     sinks = {each.name: each for each in query.sinks}
@@ -162,7 +162,7 @@ def _beside(query: QueryStatus, sink: str) -> Callable[[Step], str]:
 def _of_table(table: TableStatus) -> Iterator[_Number]:
     yield "read", rate(table.read.rate), ""
     old = f", {duration(table.lag_seconds)} old" if table.lag_seconds >= 1 else ""
-    yield "still to read", f"{amount(table.lag_rows)}{old}", "odd" if table.lag_seconds >= 60 else ""
+    yield "lag", f"{amount(table.lag_rows)}{old}", "odd" if table.lag_seconds >= 60 else ""
     if table.watermark is not None:
         moment = moment_text(int(table.watermark), 1).replace("T", " ")
         behind = "" if table.watermark_lag is None else f", {duration(table.watermark_lag)} behind"
@@ -176,12 +176,12 @@ def _of_operator(operator: OperatorStatus) -> Iterator[_Number]:
     yield "in", rate(operator.taken.rate), ""
     yield "out", rate(operator.emitted.rate), ""
     if operator.state_rows or operator.state_bytes:
-        yield "keeps", f"{amount(operator.state_rows)} rows, {size(operator.state_bytes)}", ""
+        yield "state", f"{counted(operator.state_rows, 'row')}, {size(operator.state_bytes)}", ""
     if (hot := operator.hottest) is not None and hot.tells:
         share = f"{hot.number}: {amount(hot.rows)} rows, {hot.times:.1f} times the mean"
         yield "hottest shard", share, "odd" if hot.hot else ""
     for what, rows in (
-        ("came too late", operator.late),
+        ("late", operator.late),
         ("unmatched", operator.unmatched),
         ("dead letters", operator.failed),
     ):

@@ -244,11 +244,11 @@ def test_several_jobs_are_a_folder_that_the_service_follows() -> None:
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"jobs": {"shop": JOB}}, "`job` and `jobs` are both given"),
-        ({"job": "", "jobs": {"shop": JOB}, "executors": {"count": 1}}, "executors are for a release of one job"),
-        ({"job": "", "jobs": {"shop": JOB}, "savepoint": "/saved"}, "a savepoint is one job's"),
-        ({"job": "", "jobs": {"shop": {"job": "shop"}}}, "`jobs.shop` has to be text"),
-        ({"job": "", "jobs": {"shop": "{job: shop}"}}, "`jobs.shop` does not say where its checkpoint lies"),
+        ({"jobs": {"shop": JOB}}, "`job` and `jobs` cannot be combined"),
+        ({"job": "", "jobs": {"shop": JOB}, "executors": {"count": 1}}, "`executors` and `jobs` cannot be combined"),
+        ({"job": "", "jobs": {"shop": JOB}, "savepoint": "/saved"}, "`savepoint` and `jobs` cannot be combined"),
+        ({"job": "", "jobs": {"shop": {"job": "shop"}}}, "`jobs.shop` must be text"),
+        ({"job": "", "jobs": {"shop": "{job: shop}"}}, "`jobs.shop` has no checkpoint"),
         ({"job": "", "jobs": {"Shop": JOB}}, "'/jobs': additional properties 'Shop' not allowed"),
     ],
 )

@@ -322,8 +322,8 @@ def test_the_packaged_chart_has_rules_and_dashboards(tmp_path: Path) -> None:
     ("values", "told"),
     [
         ({"job": ""}, "`job` is empty"),
-        ({"job": {"job": "shop"}}, "`job` has to be text"),
-        ({"job": "job: [shop"}, "`job` is no job file"),
+        ({"job": {"job": "shop"}}, "`job` must be text"),
+        ({"job": "job: [shop"}, "`job` is not a job file"),
         ({"job": "{job: shop}"}, "add `checkpoint:"),
         ({"port": 80}, "/port|port: Must be greater"),
         ({"port": "8080"}, "port"),

@@ -40,7 +40,7 @@ def table() -> str:
     """As Markdown: a line for each comment, without the default of a mapping whose values have lines of their own."""
     every = list(values())
     told = {path for path, _, comment in every if comment}
-    lines = ["| value | default | what it is |", "|---|---|---|"]
+    lines = ["| value | default | description |", "|---|---|---|"]
     for path, default, comment in every:
         if comment:
             inside = any(other.startswith(f"{path}.") for other in told)

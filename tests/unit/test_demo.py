@@ -27,7 +27,7 @@ def topics(tmp_path: Path) -> Iterator[list[ResultTopic]]:
 
 def test_nothing_is_said_once(topics: list[ResultTopic]) -> None:
     """Before the first batch has ended, of all results together."""
-    assert picture(topics, 6) == ["  no results yet: the first batch is at work"]
+    assert picture(topics, 6) == ["  no results yet: the first batch is running"]
 
 
 def test_rows_stand_below_their_columns(topics: list[ResultTopic]) -> None:
@@ -37,7 +37,7 @@ def test_rows_stand_below_their_columns(topics: list[ResultTopic]) -> None:
     topics[0].rows, topics[0].kinds, topics[0].latest = Counter(rows), Counter({"+I": 2}), dict.fromkeys(rows)
     assert picture(topics, 6) == [
         "  a: 2 rows now, after +I 2",
-        "  b: 0 rows now, after nothing yet",
+        "  b: 0 rows now, after no changes",
         "    order_id      customer      amount",
         "    2             -             3.00",
         "    1             Ada           12.50",

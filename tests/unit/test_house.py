@@ -24,7 +24,6 @@ CONCEPTS = frozenset(
         "service.checkpoint.job_digest",
         "service.checkpoint.rescale",
         "service.checkpoint.upgrade_preview",
-        "service.cli.dev",
         "service.dev.serve",
         "service.execute.job_functions",
         "service.execute.kernels",

@@ -1,7 +1,7 @@
-"""The changing order book: what the demo produces, change by change.
+"""Generate the demo's changing order book, change by change.
 
-Orders are placed, amended, shipped and cancelled; payments come late, before their order, twice, are corrected,
-booked onto the wrong order and moved to the right one, or withdrawn. Everything follows from the seed.
+Orders are placed, amended, shipped and cancelled. Payments arrive late, before their order, or twice. Payments are also
+corrected, booked to the wrong order and moved to the right one, or withdrawn. The seed determines everything.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Event:
 
 
 def order_book(changes: int, seed: int) -> Iterator[Event]:
-    """At least `changes` changes of all four kinds over both tables; both halves of every update."""
-    book = _OrderBook(random.Random(seed))  # noqa: S311 - nobody is to be surprised by the demo
+    """Yield at least `changes` changes of all four kinds to both tables; an update is a -U and a +U."""
+    book = _OrderBook(random.Random(seed))  # noqa: S311 - the demo is reproducible, not secret
     count = 0
     while count < changes:
         for event in book.step():
@@ -44,7 +44,7 @@ def order_book(changes: int, seed: int) -> Iterator[Event]:
 
 
 class _OrderBook:
-    """The live rows of both tables, and one business event at a time."""
+    """The live rows of both tables; generates one business event at a time."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -77,7 +77,7 @@ class _OrderBook:
         return [Event("orders", RowKind.INSERT, order)]
 
     def _pay(self) -> list[Event]:
-        # Mostly a waiting order; now and then one not placed yet, one paid before, or none at all (NULL).
+        # Mostly an unpaid order; sometimes an order not placed yet, or none at all (NULL).
         dice = self._rng.random()
         order_id: int | None
         if dice < 0.85 and self._unpaid:
@@ -105,7 +105,7 @@ class _OrderBook:
         return _update("orders", order, changed)
 
     def _move(self) -> list[Event]:
-        """A payment booked onto the wrong order: its join key changes."""
+        """Move a payment to another order, which changes its join key."""
         if not self._payments or not self._orders:
             return []
         payment = self._any(self._payments)
@@ -138,7 +138,7 @@ class _OrderBook:
         return [Event("payments", RowKind.DELETE, payment)]
 
     def _any(self, rows: dict[int, Row]) -> Row:
-        """One of the 200 latest rows: recent ones change most."""
+        """Pick one of the 200 latest rows, because recent rows change most."""
         return rows[self._rng.choice(list(islice(reversed(rows), 200)))]
 
     def _money(self, most: int) -> Decimal:

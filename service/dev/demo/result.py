@@ -1,4 +1,4 @@
-"""The result as a reader of the topics sees it: folded from the sink topics, and checked against DuckDB."""
+"""The demo's results as a consumer sees them: folded from the sink topics, and checked against DuckDB."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _KEYS: Mapping[TableName, str] = {"orders": "order_id", "payments": "payment_id"
 
 
 class ResultTopic:
-    """A retract or upsert topic, read with `read_committed` and folded into the rows it stands for.
+    """A retract or upsert topic, read with `read_committed` and folded into the rows it represents.
 
-    `rows` is a multiset: how often each row is there. In a right result every count is positive. `columns` are the
-    names of what is in a row, once there is one.
+    `rows` is a multiset: the count of each row. In a correct result every count is positive. `columns` are the column
+    names; they are empty until the first row has arrived.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, registry: FolderRegistry) -> None:
@@ -71,7 +71,7 @@ class ResultTopic:
         self._consumer.subscribe([topic])
 
     def poll(self) -> int:
-        """Fold what has come; how many messages that was."""
+        """Fold the messages that have arrived, and return how many there were."""
         messages = self._consumer.consume(10_000, 0.1)
         for message in messages:
             if error := message.error():
@@ -82,7 +82,7 @@ class ResultTopic:
         return len(messages)
 
     def close(self) -> None:
-        """Leave the topic."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _fold(self, message: Message) -> None:
@@ -125,7 +125,7 @@ class ResultTopic:
 
 
 def expected(events: list[Event], sql: str) -> Counter[RowValues]:
-    """What `sql` gives in DuckDB over the tables that `events` leave behind, as a multiset."""
+    """Return the multiset of rows that `sql` returns in DuckDB over the tables that result from `events`."""
     tables: dict[TableName, dict[int, Row]] = {"orders": {}, "payments": {}}
     for event in events:
         key = event.row[_KEYS[event.table]]
@@ -141,20 +141,21 @@ def expected(events: list[Event], sql: str) -> Counter[RowValues]:
 
 
 def picture(topics: Sequence[ResultTopic], most: int) -> list[str]:
-    """Lines that show the results: how many rows each has and after how many changes, and of the first the latest."""
+    """Return lines that show the results: rows and changes of each topic, and the latest rows of the first topic."""
     if not any(topic.kinds for topic in topics):
-        return ["  no results yet: the first batch is at work"]
+        return ["  no results yet: the first batch is running"]
     lines = []
     for topic in topics:
         kinds = "  ".join(f"{kind} {count:,}" for kind, count in sorted(topic.kinds.items()))
-        lines.append(f"  {topic.topic}: {topic.rows.total():,} rows now, after {kinds or 'nothing yet'}")
+        rows = "1 row" if topic.rows.total() == 1 else f"{topic.rows.total():,} rows"
+        lines.append(f"  {topic.topic}: {rows} now, after {kinds or 'no changes'}")
     latest = [[cell(value) for value in row] for row in reversed(list(topics[0].latest)[-most:])]
     table = [topics[0].columns, *latest] if latest else []
     return [*lines, *("    " + "".join(f"{each:<14}" for each in row).rstrip() for row in table)]
 
 
 def cell(value: Any) -> str:
-    """A value as the demo's table shows it."""
+    """Format a value for the demo's table."""
     match value:
         case None:
             return "-"

@@ -1,4 +1,4 @@
-"""The shop whose order book the demo watches: its own systems, which know Kafka and Avro, and of Rowkind the header."""
+"""The demo's shop: a producer of orders and payments. It uses Kafka and Avro, and sets Rowkind's row kind header."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _PARTITIONS = 4
 
 
 class Shop:
-    """Produces events onto the topics of the tables `orders` and `payments` of a job, which it makes if need be.
+    """Produces events to the topics of a job's tables `orders` and `payments`, which it creates if they are missing.
 
-    `sent` counts the events produced so far; `closed` is set when the last one has reached the broker. A shop that
-    opens again goes on where it stopped: the first events of a partition are those that it has.
+    `sent` counts the events produced so far. `closed` is set when the last event has reached the broker. A shop that
+    opens again continues where it stopped: it skips as many events per partition as the partition already has.
     """
 
     def __init__(self, job: Job, registry: Registry) -> None:
@@ -47,7 +47,7 @@ class Shop:
         self._producer = Producer({**settings, "linger.ms": 5, "enable.idempotence": True})
 
     def produce(self, events: Iterable[Event], per_second: float) -> None:
-        """Send the events that are not there yet at this pace, then wait until they have arrived."""
+        """Send the events that are not in the topics yet at this rate, then wait until they have arrived."""
         started = time.monotonic()
         for event in events:
             key = "/".join(str(event.row[column]) for column in self._schemas[event.table][2])
@@ -64,7 +64,7 @@ class Shop:
         self.closed.set()
 
     def _open(self, admin: AdminClient) -> dict[str, list[int]]:
-        """How many records each partition of the topics has ever got; those that are not there are made."""
+        """Create missing topics, and return how many records each partition has ever received."""
         there = {topic: [0] * _PARTITIONS for topic in self._topics.values()}
         for topic, made in admin.create_topics([NewTopic(topic, _PARTITIONS) for topic in there]).items():
             try:

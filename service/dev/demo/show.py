@@ -1,7 +1,7 @@
-"""`rowkind dev demo JOB`: a broker, an order book that keeps changing, the job itself, and its results as they change.
+"""`rowkind dev demo JOB`: run a broker, a changing order book and the job, and show the results as they change.
 
-The job runs as a process of its own, exactly as a user runs it. Everything that the demo knows of the results it
-reads from the sinks' topics, and at the end it checks them against the sinks' SQL in DuckDB.
+The job runs in a separate process, exactly as a user runs it. The demo reads the results only from the sinks' topics.
+At the end it checks them against the sinks' SQL in DuckDB.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rowkind.service.job.registry import open_registry
 
 CHANGES = 24_000
 SECONDS = 15.0
-"""How long the order book takes to change `CHANGES` times, or once more: an update is two changes."""
+"""How long the order book takes for `CHANGES` changes, or one more, because an update is two changes."""
 
 _SEED = 7
 _UNHURRIED = 200.0
@@ -40,24 +40,24 @@ _SHOWN_ROWS = 6
 
 
 class DemoError(RowkindError):
-    """The demo did not end as it should; the message says what was seen."""
+    """The demo failed; the message says how."""
 
 
 def demo(path: Path) -> None:
-    """Run the demo with the job in `path`, which reads the tables `orders` and `payments`. Raises DemoError."""
+    """Run the demo with the job in `path`, which must read the tables `orders` and `payments`. Raises DemoError."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowkind-demo-")))
-        _say("starting a Kafka broker (the first time its jars are fetched, about a minute)")
+        _say("starting a Kafka broker (the first start downloads its jars, which takes about a minute)")
         servers = stack.enter_context(Broker()).bootstrap_servers
         settings = {"KAFKA": servers, "SCHEMAS": str(folder / "schemas"), "CHECKPOINT": str(folder / "checkpoint")}
         job = load(path, os.environ | settings)
-        _say(f"starting the job, as `rowkind run {path}` does: Spark's JVM, its workers, the query")
+        _say(f"starting the job with `rowkind run {path}`: Spark's JVM, its workers, the query")
         registry = FolderRegistry(folder / "schemas")
         events = list(order_book(CHANGES, _SEED))
         shop = Shop(job, registry)
         port = stack.enter_context(_running(path, settings))
         topics = [stack.enter_context(_reading(servers, sink.topic, registry)) for sink in job.sinks.values()]
-        _say(f"the job runs; its status page is at http://localhost:{port}/, its metrics at /metrics")
+        _say(f"the job is running; its status page is at http://localhost:{port}/, its metrics at /metrics")
         threading.Thread(target=shop.produce, args=(events, CHANGES / SECONDS), name="shop", daemon=True).start()
         right = [expected(events, sink.sql) for sink in job.sinks.values()]
         _watch(topics, shop, len(events), right)
@@ -65,7 +65,7 @@ def demo(path: Path) -> None:
 
 
 def keep_shop(path: Path) -> None:
-    """Change the order book of the job in `path` without end, for a job that runs elsewhere."""
+    """Change the order book of the job in `path` without end. The job itself runs elsewhere."""
     job = load(path)
     shop = Shop(job, open_registry(job))
     _say("the shop is open; Ctrl-C closes it")
@@ -74,7 +74,10 @@ def keep_shop(path: Path) -> None:
 
 @contextmanager
 def _running(path: Path, settings: dict[str, str]) -> Iterator[int]:
-    """`rowkind run`, its log in ours but for batches; the port of its status page. Ended by SIGTERM as by a cluster."""
+    """Run `rowkind run` and yield its status port. At the end, stop it with SIGTERM, as a cluster would.
+
+    Its log lines, except those of batches, are copied to standard error. Raises DemoError.
+    """
     command = [sys.executable, "-m", "rowkind", "run", str(path), "--port", "0"]
     process = subprocess.Popen(  # noqa: S603 -- our own command
         command, env=os.environ | settings, stderr=subprocess.PIPE, text=True
@@ -113,7 +116,7 @@ def _reading(servers: str, topic: str, registry: FolderRegistry) -> Iterator[Res
 
 
 def _watch(topics: Sequence[ResultTopic], shop: Shop, changes: int, right: Sequence[Counter[RowValues]]) -> None:
-    """Show the results of so many changes as they come, until all are right or patience is at its end."""
+    """Show the results as they change, until they equal `right` or `_PATIENCE_SECONDS` have passed."""
     started = shown = time.monotonic()
     while (now := time.monotonic()) - started < _PATIENCE_SECONDS:
         came = sum(topic.poll() for topic in topics)
@@ -140,10 +143,13 @@ def _verdict(job: Job, topics: Sequence[ResultTopic], right: Sequence[Counter[Ro
         if topic.rows != rows:
             missing, extra = rows - topic.rows, topic.rows - rows
             raise DemoError(
-                f"{sink.topic} is not what the SQL of {name} gives in DuckDB: {missing.total()} rows are missing, such "
-                f"as {next(iter(missing), None)}, and {extra.total()} are too many, such as {next(iter(extra), None)}"
+                f"{sink.topic} differs from the result of {name}'s SQL in DuckDB. Missing rows: {missing.total():,}, "
+                f"such as {next(iter(missing), None)}. Extra rows: {extra.total():,}, such as {next(iter(extra), None)}"
             )
-        _say(f"{sink.topic}: all {rows.total():,} rows are what the same SQL gives in DuckDB over the folded inputs")
+        _say(
+            f"{sink.topic}: all rows ({rows.total():,}) equal the result of the same SQL in DuckDB over the folded "
+            "inputs"
+        )
 
 
 def _say(text: str) -> None:

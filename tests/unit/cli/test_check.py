@@ -40,7 +40,7 @@ def test_text_in_double_quotes_that_is_called_as_a_column_is_told(tmp_path: Path
     told = checked(tmp_path, sql)
     assert f"sinks.s.sql: {text} is text" in told
     assert f"    {sql}\n    {' ' * sql.index(text)}{'^' * len(text)}\n" in told
-    assert told.endswith("1 sink planned, but see above\n")
+    assert told.endswith("1 sink planned. 1 warning, see above.\n")
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_text_in_double_quotes_that_is_called_as_a_column_is_told(tmp_path: Path
 )
 def test_other_text_is_not(tmp_path: Path, sql: str) -> None:
     """In single quotes, called as no column, or the name of a field."""
-    assert checked(tmp_path, sql).endswith("1 sink planned, nothing to complain about\n")
+    assert checked(tmp_path, sql).endswith("1 sink planned. No problems found.\n")

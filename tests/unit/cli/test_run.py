@@ -14,5 +14,5 @@ def test_a_host_that_is_not_this_machines_is_refused_by_its_name(host: str) -> N
     done = CliRunner().invoke(main, ["run", "job.yaml", "--host", host])
     assert done.exit_code == 2
     assert "Invalid value for '--host'" in done.stderr
-    assert f"{host} is no address of this machine: " in done.stderr
+    assert f"{host} is not an address of this machine: " in done.stderr
     assert "--port" not in done.stderr

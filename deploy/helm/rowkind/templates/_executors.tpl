@@ -1,4 +1,4 @@
-{{- /* Spark's settings where tasks run in pods of their own. */ -}}
+{{- /* Spark's settings if tasks run in executor pods. */ -}}
 {{- define "rowkind.spark" -}}
 {{- $name := include "rowkind.name" . -}}
 {{- $settings := dict
@@ -25,7 +25,7 @@
 {{ end -}}
 {{- end -}}
 
-{{- /* The pod that Spark makes executors of. */ -}}
+{{- /* The template of executor pods. */ -}}
 {{- define "rowkind.executor" -}}
 metadata:
   labels:

@@ -13,13 +13,13 @@ app.kubernetes.io/name: {{ include "rowkind.chart" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
-{{- /* Of executors, whom the service does not know. */ -}}
+{{- /* Labels of executors, which the service does not select. */ -}}
 {{- define "rowkind.executorSelector" -}}
 app.kubernetes.io/name: {{ include "rowkind.chart" . }}-executor
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
-{{- /* Of the pod of `helm test`. */ -}}
+{{- /* Labels of the pod of `helm test`. */ -}}
 {{- define "rowkind.testSelector" -}}
 app.kubernetes.io/name: {{ include "rowkind.chart" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -34,7 +34,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- merge (include "rowkind.selector" . | fromYaml) $more .Values.commonLabels | toYaml -}}
 {{- end -}}
 
-{{- /* What an object is called. Takes `root` and, if there are any, a `suffix`, `namespace`, `labels`, `annotations`. */ -}}
+{{- /* The metadata of an object. Takes `root`, and optionally `suffix`, `namespace`, `labels` and `annotations`. */ -}}
 {{- define "rowkind.metadata" -}}
 name: {{ include "rowkind.name" .root }}{{ with .suffix }}-{{ . }}{{ end }}
 namespace: {{ .namespace | default .root.Release.Namespace }}

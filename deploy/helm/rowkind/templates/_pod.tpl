@@ -1,4 +1,4 @@
-{{- /* What the job's pod and its executors have alike: the job's file, the Secrets, the volume, and what the values add. */ -}}
+{{- /* Shared by the job's pod and its executors: the job file, the Secrets, the volume, and additions from the values. */ -}}
 {{- define "rowkind.mounts" -}}
 - name: job
   mountPath: /etc/rowkind
@@ -60,7 +60,7 @@
     claimName: {{ include "rowkind.claim" . }}
 {{- end -}}
 
-{{- /* Environment of a container: that of the values, and more. Takes the values and a list. */ -}}
+{{- /* The environment of a container: from the values, and from a list. Takes the values and the list. */ -}}
 {{- define "rowkind.environment" -}}
 {{- $values := index . 0 -}}
 {{- with concat $values.env (index . 1) -}}
@@ -73,7 +73,7 @@ envFrom:
 {{- end }}
 {{- end -}}
 
-{{- /* Where pods are, and who goes first. */ -}}
+{{- /* Scheduling of pods, and their priority. */ -}}
 {{- define "rowkind.scheduling" -}}
 {{- with .Values.priorityClassName -}}
 priorityClassName: {{ . }}
