@@ -67,7 +67,7 @@ def null_row(record: Record) -> bytes:
     parts = [null_value(field.type) for field in record.fields]
     for field, part in zip(record.fields, parts, strict=True):
         if part is None:
-            raise EncodeError(f"column {field.name!r} is NOT NULL, so there is no row of NULLs")
+            raise EncodeError(f"column {field.name!r} is NOT NULL, so a row cannot consist of NULLs only")
     return b"".join(part for part in parts if part is not None)
 
 

@@ -96,7 +96,7 @@ class ConfluentRegistry:
                     f"query's columns, write to another topic, or relax the compatibility rule of the subject."
                 )
             if error.http_status_code == _INVALID and error.error_code != SchemaRegistryError.UNKNOWN:
-                return RegistryError(f"the registry at {self.address} says: {error}")
+                return RegistryError(f"the registry at {self.address} returned an error: {error}")
             return None
 
         return self._ask(lambda client: int(client.register_schema(subject, schema)), refused)
@@ -131,9 +131,9 @@ class ConfluentRegistry:
 
     def _parse(self, schema: Any, what: str) -> Record:
         if (schema.schema_type or "AVRO") != "AVRO":
-            raise RegistryError(f"{what} at {self.address} is of type {schema.schema_type}: only Avro can be read")
+            raise RegistryError(f"{what} at {self.address} has type {schema.schema_type}; only Avro is supported")
         if not isinstance(schema.schema_str, str):
-            raise self._failing(f"its answer for {what} holds no schema")
+            raise self._failing(f"its answer for {what} contains no schema")
         return Record.parse(schema.schema_str, references=self._references(schema))
 
     def _references(self, schema: Any) -> list[str]:
@@ -181,7 +181,7 @@ class ConfluentRegistry:
                 f"the registry at {self.address} cannot be reached: {_line(error)}. Check registry.url and the network."
             ) from error
         except (TimeoutError, httpx.TimeoutException) as error:
-            raise self._failing(f"no answer came within {self._session.seconds:g} s") from error
+            raise self._failing(f"no answer within {self._session.seconds:g} s") from error
         except ValueError as error:
             raise self._failing(f"its answer is not JSON ({_line(error)})") from error
         except Exception as error:  # the client may raise anything if the answer is not a registry's
@@ -204,8 +204,8 @@ class ConfluentRegistry:
         self._session.client.clear_caches()  # type: ignore[no-untyped-call]
         self._unanswered(why)
         return RegistryUnreachableError(
-            f"the registry at {self.address} does not answer as it should: {why}. Check the registry, and any proxy in "
-            f"front of it; a running job waits until it answers.",
+            f"the registry at {self.address} did not give a valid answer: {why}. Check the registry, and any proxy in "
+            f"front of it. A running job waits until the registry answers.",
             listens=True,
         )
 
@@ -214,8 +214,11 @@ def _http(error: SchemaRegistryError) -> str:
     """Describe an HTTP error in a registry's answer."""
     status = error.http_status_code
     if 300 <= status < 400:
-        return f"it redirects elsewhere (HTTP {status}), which is not followed: registry.url must be the address itself"
-    return f"HTTP {status}, {_line(error.error_message or 'without a message')}"
+        return (
+            f"it redirects to another address (HTTP {status}), which is not followed: set registry.url to the final "
+            f"address"
+        )
+    return f"HTTP {status}, {_line(error.error_message or 'no message')}"
 
 
 def _line(said: object) -> str:
@@ -232,7 +235,7 @@ class _Session:
             self._settings = client_settings(config)
             self.client = SchemaRegistryClient.new_client(self._settings)
         except (ValueError, TypeError, OSError) as error:
-            raise RegistryError(f"the settings of the registry are wrong: {error}") from error
+            raise RegistryError(f"the registry settings are invalid: {error}") from error
         self.seconds: float = self._settings[TIMEOUT]
         self.schemas: dict[int | uuid.UUID, Record | SchemaError] = {}
         self.since = math.inf

@@ -71,7 +71,7 @@ def payloads(writer: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[pa.Bina
 
 def _type(schema: Any, path: str, depth: int) -> Type:
     if depth > 64:
-        raise SchemaError(f"the schema beside the payload is nested too deeply at {path or 'its top'}")
+        raise SchemaError(f"the record's `schema` is nested too deeply at {path or 'the top level'}")
     kind = schema.get("type") if isinstance(schema, dict) else None
     named = schema.get("name") if isinstance(schema, dict) else None
     says = named if isinstance(named, str) else ""
@@ -83,23 +83,23 @@ def _type(schema: Any, path: str, depth: int) -> Type:
             return Type("array", nullable=True, items=_type(schema.get("items"), f"{path}[]", depth + 1))
         case "map":
             if _entry(schema, "keys", path).get("type") != "string":
-                raise SchemaError(f"the schema beside the payload has a map at {path!r} whose keys are no strings")
+                raise SchemaError(f"the record's `schema` has a map at {path!r} whose keys are not strings")
             return Type("map", nullable=True, items=_type(schema.get("values"), f"{path}[]", depth + 1))
         case "bytes" if says == _DECIMAL:
             return _decimal(_entry(schema, "parameters", path), path)
         case str() if kind in _KINDS:
             return Type.parse({"type": _KINDS[kind], **({"connect.name": says} if says else {})}).as_nullable()
-    raise SchemaError(f"the schema beside the payload has an unknown type at {path or 'its top'}: {str(kind)[:80]!r}")
+    raise SchemaError(f"the record's `schema` has an unknown type at {path or 'the top level'}: {str(kind)[:80]!r}")
 
 
 def _fields(schema: Mapping[str, Any], path: str, depth: int) -> tuple[Field, ...]:
     found, listed = list[Field](), schema.get("fields")
     if not isinstance(listed, list):
-        raise SchemaError(f"the schema beside the payload has a struct without `fields` at {path or 'its top'}")
+        raise SchemaError(f"the record's `schema` has a struct without `fields` at {path or 'the top level'}")
     for each in listed:
         name = each.get("field") if isinstance(each, dict) else None
         if not isinstance(name, str):
-            raise SchemaError(f"the schema beside the payload has a field without a name at {path or 'its top'}")
+            raise SchemaError(f"the record's `schema` has a field without a name at {path or 'the top level'}")
         found.append(Field(name, _type(each, f"{path}.{name}" if path else name, depth + 1), "null"))
     return tuple(found)
 
@@ -107,7 +107,7 @@ def _fields(schema: Mapping[str, Any], path: str, depth: int) -> tuple[Field, ..
 def _entry(schema: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
     found = schema.get(name)
     if not isinstance(found, dict):
-        raise SchemaError(f"the schema beside the payload says no `{name}` at {path or 'its top'}")
+        raise SchemaError(f"the record's `schema` has no `{name}` at {path or 'the top level'}")
     return found
 
 
@@ -116,7 +116,9 @@ def _decimal(parameters: Mapping[str, Any], path: str) -> Type:
         scale = int(parameters.get("scale", 0))
         precision = int(parameters.get("connect.decimal.precision", _UNKNOWN_PRECISION))
     except (TypeError, ValueError):
-        raise SchemaError(f"the schema beside the payload has no whole scale at {path!r}") from None
+        raise SchemaError(
+            f"the record's `schema` has a decimal whose scale or precision is not an integer, at {path!r}"
+        ) from None
     schema = {
         "type": "bytes",
         "logicalType": "decimal",

@@ -54,7 +54,7 @@ def _local(type_: Type, value: str) -> Any:
         return spelled(type_, _UTC.sub("", value) if ":" in value else value)
     except ValueProblem:
         raise ValueProblem(
-            f"{shown(value)} is not {spelled_out(type_)}, which is in no zone: declare TIMESTAMP"
+            f"{shown(value)} is not {spelled_out(type_)}, which has no time zone: declare TIMESTAMP"
         ) from None
 
 
@@ -65,14 +65,14 @@ def _counted(type_: Type, value: int, unit: TimeUnit | None) -> Any:
     if type_.logical == "date" or (unit is None and not _is_timestamp(type_)):
         example = "days" if type_.logical == "date" else "millis"
         raise ValueProblem(
-            f"{value} is not {spelled_out(type_)}: the number does not say its unit. Say it of the column in the "
-            f"table's `units`, as `units: {{x: {example}}}`, or declare BIGINT"
+            f"{value} is not {spelled_out(type_)}: the unit of the number is unknown. Set it in the table's `units`, "
+            f"for example `units: {{x: {example}}}`, or declare BIGINT"
         )
     if unit is None and value and not _LEAST_MILLIS <= abs(value) < _MOST_MILLIS:
         raise ValueProblem(
-            f"{value} is not {spelled_out(type_)}: as milliseconds it would be near 1970 or after 2286, so that it "
-            f"seems to have another unit. Say the unit of the column in the table's `units`, as "
-            f"`units: {{x: micros}}`, or declare BIGINT"
+            f"{value} is not {spelled_out(type_)}: in milliseconds it would be near 1970 or after 2286, so it probably "
+            f"has another unit. Set the unit of the column in the table's `units`, for example `units: {{x: micros}}`, "
+            f"or declare BIGINT"
         )
     found = _bounded(type_, value, value * unit_of(type_) // UNITS[unit or "millis"])
     return found if _is_timestamp(type_) else (datetime(2000, 1, 1, tzinfo=UTC) + _since(type_, found)).time()
@@ -91,8 +91,8 @@ def _bounded(type_: Type, value: int, number: int) -> int:
     least, most = BOUNDED_TIMES.get(type_.logical or "", (-(1 << bits), (1 << bits) - 1))
     if least <= number <= most:
         return number
-    wide = ": declare BIGINT to take the number as it is"
-    raise ValueProblem(f"{value} is beyond the values of {spelled_out(type_)}{wide}")
+    wide = ": declare BIGINT to keep the number unchanged"
+    raise ValueProblem(f"{value} is out of range for {spelled_out(type_)}{wide}")
 
 
 def _variable(value: dict[str, Any]) -> Decimal:
@@ -102,7 +102,7 @@ def _variable(value: dict[str, Any]) -> Decimal:
             return scaled(scale, base64.b64decode(digits, validate=True))
         except binascii.Error:
             pass
-    raise ValueProblem(f"{shown(value)} is no decimal: a `scale` and a `value` in base64 were expected")
+    raise ValueProblem(f"{shown(value)} is not a decimal: expected a `scale`, and a `value` in base64")
 
 
 def big_decimal(value: bytes) -> Decimal:
@@ -112,7 +112,7 @@ def big_decimal(value: bytes) -> Decimal:
     """
     length, at = _varint(value, 0)
     if not 0 <= length <= len(value) - at:
-        raise ValueProblem("the decimal ends too early")
+        raise ValueProblem("the decimal is truncated")
     scale, _ = _varint(value, at + length)
     return scaled(scale, value[at : at + length])
 
@@ -124,4 +124,4 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if value[at - 1] < 128:
             return (number >> 1) ^ -(number & 1), at
-    raise ValueProblem("the decimal ends too early")
+    raise ValueProblem("the decimal is truncated")

@@ -306,7 +306,7 @@ def _unpack(type_: Type, packed: pa.BinaryArray) -> tuple[pa.Array, Bools]:
     source = PaddedBytes(packed)
     cursor = Cursor(source, source.starts, source.ends)
     skip(type_, cursor, {})
-    assert not cursor.faulty, "what was just packed is whole"
+    assert not cursor.faulty, "a value that was just packed is valid"
     cursor = Cursor(source, source.starts, source.ends)
     values = decode(type_, cursor, {})
     return values, np.zeros(len(packed), np.bool_) if cursor.flaw is None else cursor.flaw != 0
@@ -328,7 +328,7 @@ def _transcode(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, 
             packed.append(None)
     wrong = np.array([value is None for value in packed], np.bool_)
     values, bad = _unpack(target, pa.array([value for value in packed if value is not None], pa.binary()))
-    assert not bad.any(), "fastavro has read these values before"
+    assert not bad.any(), "fastavro has already read these values"
     if wrong.any():
         at = pa.array(np.cumsum(~wrong) - 1, mask=wrong)
         values = values.take(at) if len(values) else pa.nulls(len(wrong), values.type)

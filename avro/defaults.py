@@ -19,7 +19,7 @@ def default_bytes(field: Field) -> bytes | None:
     try:
         return _pack(field.type, value)
     except (TypeError, ValueError, AttributeError, struct.error, OverflowError):
-        raise SchemaError(f"field {field.name!r}: the default {field.default} is no {field.type.sql}") from None
+        raise SchemaError(f"field {field.name!r}: the default {field.default} is not {field.type.sql}") from None
 
 
 def nothing(type_: Type) -> bytes:

@@ -138,7 +138,7 @@ def _symbols(type_: Type, column: pa.Array, name: str) -> Ints:
     if found.null_count > column.null_count:
         known = pa.array(validity(found) | ~validity(column))
         wrong = column.filter(pc.invert(known))[0].as_py()
-        raise EncodeError(f"column {name!r}: {wrong!r} is none of the enum's symbols {', '.join(type_.symbols)}")
+        raise EncodeError(f"column {name!r}: {wrong!r} is not one of the enum's symbols {', '.join(type_.symbols)}")
     return values_of(found, np.int32).astype(np.int64)
 
 

@@ -25,7 +25,7 @@ class AvroError(RowkindError):
 
 
 class SchemaError(AvroError):
-    """A schema or an SQL type that is invalid or not supported. The message says where, and what is accepted."""
+    """A schema or an SQL type that is invalid or not supported. Fix the schema or the type."""
 
 
 class ResolutionError(SchemaError):
@@ -44,15 +44,14 @@ class EncodeError(AvroError):
 
 
 class RegistryError(AvroError):
-    """A request to the schema registry failed."""
+    """A request to the schema registry failed. Check `registry` in the job, and the answer in the message."""
 
 
 class RegistryUnreachableError(RegistryError):
     """The registry, or a proxy in front of it, does not answer in time or gives an answer that is not a registry's.
 
     Check `registry.url`, the network, the credentials, and any proxy in between. A running job waits until the registry
-    answers. `listens`: a server was reached and may answer later; if false, no server was reached, or it refuses the
-    login.
+    answers.
     """
 
     exit_code = UNREACHABLE
@@ -61,12 +60,15 @@ class RegistryUnreachableError(RegistryError):
     def __init__(self, message: str, *, listens: bool = False) -> None:
         super().__init__(message)
         self.listens = listens
+        """Whether a server was reached and may answer later. If false, no server was reached, or it refuses the login.
+        """
 
 
 class UnknownSchemaError(RegistryError):
     """The registry has no schema with the id that a record carries.
 
-    The record was written with another registry, or its schema was permanently deleted.
+    The record was written with another registry, or its schema was permanently deleted. Register the schema again, or
+    correct `registry` in the job.
     """
 
 

@@ -64,7 +64,7 @@ class Framed:
                 hint = "; it looks like JSON" if first in (b"{", b"[") else ""
                 return f"the {what} begins with byte 0x{first.hex()}: it was not written with a schema registry{hint}"
             case 2:
-                return f"the {what} is too short to hold the id of its schema"
+                return f"the {what} is too short to contain a schema id"
             case _:
                 return f"there is no {what}"
 

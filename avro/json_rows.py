@@ -50,7 +50,7 @@ def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
     row = {name: _plain_value(value) for name, value in row.items()}
     for name in row:
         if name not in record.names:
-            raise ValueProblem(f"there is no column {name!r}; columns are {', '.join(record.names)}")
+            raise ValueProblem(f"there is no column {name!r}; the columns are {', '.join(record.names)}")
     values = {}
     for field in record.fields:
         if row.get(field.name) is None and not field.type.nullable:
@@ -90,7 +90,7 @@ def _exact(digits: str) -> Decimal:
     try:
         return Decimal(digits)
     except InvalidOperation:
-        raise ValueError(f"{digits} is no number that anybody could hold") from None
+        raise ValueError(f"{digits} is out of range for a number") from None
 
 
 def pack(
@@ -161,9 +161,9 @@ def _remedy(type_: Type, value: Any, problem: ValueProblem) -> str:
     if isinstance(problem, NullProblem) or "`units`" in str(problem):
         return ""
     kind, declare = _JSON.get(type(value), "an object"), _DECLARE.get(type(value), "STRUCT<…> or MAP<STRING, …>")
-    declared = f": the column is declared {spelled_out(type_)}, and JSON has {kind}"
+    declared = f": the column is declared {spelled_out(type_)}, but the JSON value is {kind}"
     same = spelled_out(type_) in declare or (declare[:5] == type_.sql[:5])
-    return declared if same else f"{declared}: declare {declare} to take it as it is"
+    return declared if same else f"{declared}; declare {declare} to keep it unchanged"
 
 
 def _with(before: ValueProblem | None, problem: ValueProblem) -> ValueProblem:
@@ -209,7 +209,7 @@ def _from_json(type_: Type, value: Any, read: _Reads = spelled) -> Any:
             raise NullProblem("it is NOT NULL, but missing or null")
         return None
     if type_.opaque:
-        raise ValueProblem(f"values of type {type_.sql} cannot be written in JSON here")
+        raise ValueProblem(f"values of type {type_.sql} are not supported in JSON")
     if is_spelled(type_):
         return read(type_, value)
     return _plain(type_, value, read)
@@ -235,7 +235,7 @@ def _scalar(type_: Type, value: Any) -> Any:
             bits = 31 if type_.kind == "int" else 63
             if -(2**bits) <= value < 2**bits:
                 return value
-            raise ValueProblem(f"{value} is too large for {type_.sql}")
+            raise ValueProblem(f"{value} is out of range for {type_.sql}")
         case "float" | "double" if _is_number(value) or value in ("NaN", "Infinity", "-Infinity"):
             return float(value)
         case "string" if isinstance(value, str):

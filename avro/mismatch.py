@@ -10,10 +10,12 @@ MOST_DIGITS = 38
 says nothing about the values."""
 
 _DECLARE = {
-    "big-decimal": "DECIMAL(38,s) with as many digits after the point as the values have",
-    "io.debezium.data.VariableScaleDecimal": "DECIMAL(38,s) with as many digits after the point as the values have",
+    "big-decimal": "DECIMAL(38,s), where s is the largest number of decimal places of the values",
+    "io.debezium.data.VariableScaleDecimal": (
+        "DECIMAL(38,s), where s is the largest number of decimal places of the values"
+    ),
     "io.debezium.time.NanoTime": "TIME, or BIGINT for the number of nanoseconds",
-    "io.debezium.time.ZonedTime": "TIME, which is then in UTC, or STRING",
+    "io.debezium.time.ZonedTime": "TIME, which is converted to UTC, or STRING",
     "io.debezium.time.IsoTime": "TIME or STRING",
     "io.debezium.time.ZonedTimestamp": "TIMESTAMP or STRING",
     "io.debezium.time.IsoTimestamp": "TIMESTAMP_NTZ or STRING",
@@ -39,7 +41,7 @@ def refusal(path: str, source: Type, target: Type) -> str:
 def misfit(source: Type, target: Type) -> str:
     """Describe both types of a value that does not fit, and suggest a type that accepts it unchanged."""
     return (
-        f"the writer's schema has {described(source)}, and the column is declared {spelled_out(target)}"
+        f"the writer's schema has {described(source)}, but the column is declared {spelled_out(target)}"
         f"{_wider(source, target)}"
     )
 
@@ -64,9 +66,9 @@ def remedy(path: str, source: Type, target: Type) -> str:
     if wanted is not None and source.kind in ("int", "long") and source.logical is None and not _says(source):
         unit = "days" if wanted.of == "date" else "millis"
         function = _FUNCTIONS.get(wanted.of, "").format(path)
-        compute = f", and compute the {wanted.of} in SQL, as {function}" if function else ""
+        compute = f" and compute the {wanted.of} in SQL as {function}" if function else ""
         return (
-            f"the number does not say its unit. Say it of the column in the table's `units`, as "
+            f"the unit of the number is unknown. Set it in the table's `units`, for example "
             f"`units: {{{path}: {unit}}}`, or declare {source.sql}{compute}"
         )
     return f"declare {declare(source)}"
@@ -83,7 +85,7 @@ def declare(source: Type) -> str:
     if source.logical == "decimal" and source.precision > MOST_DIGITS:
         return f"DECIMAL({MOST_DIGITS},{min(source.scale, MOST_DIGITS)})"
     if source.logical == "duration":
-        return "BINARY, the 12 bytes as they are"
+        return "BINARY, which keeps the 12 bytes unchanged"
     if source.logical == "uuid":
         return "UUID or STRING"
     if source.logical is not None and source.logical.endswith("-nanos"):
@@ -95,13 +97,13 @@ def _wider(source: Type, target: Type) -> str:
     """Suggest a type that accepts every value of the writer."""
     counts = ticks(source)
     if source.kind == "string":
-        return ": declare STRING to take it as it is"
+        return ": declare STRING to keep the text unchanged"
     if source.logical == "decimal" or target.logical == "decimal":
         return f": declare a DECIMAL with more digits, up to {MOST_DIGITS}"
     if counts is not None and counts.of == "time":
-        return ": declare BIGINT to take the number as it is, also below 0 and from 24 hours on"
+        return ": declare BIGINT to keep the number unchanged, even below 0 or from 24 hours on"
     if counts is not None and counts.of == "timestamp" and spelled_out(target).endswith("(9)"):
-        return f": declare {target.sql}, which reaches further"
+        return f": declare {target.sql}, which has a wider range"
     if counts is not None:
-        return ": declare BIGINT to take the number as it is"
+        return ": declare BIGINT to keep the number unchanged"
     return ""

@@ -108,12 +108,12 @@ def _fixed_width(column: pa.Array) -> Bytes:
             return _big_endian(_flipped(values_of(column, f"i{type_.bit_width // 8}").astype(np.int64) * unit))
     if pa.types.is_timestamp(type_):
         return _timestamp(column)
-    raise SchemaError(f"{type_} has no order: it cannot be a key, an order or a partition")
+    raise SchemaError(f"{type_} has no order: it cannot be used in a key, in ORDER BY or in PARTITION BY")
 
 
 def _integers(column: pa.Array) -> Ints:
     if pa.types.is_uint64(column.type):
-        raise SchemaError("uint64 has no order here: Avro has no such type")
+        raise SchemaError("uint64 cannot be ordered: Avro has no such type")
     return values_of(column, column.type.to_pandas_dtype()).astype(np.int64)
 
 

@@ -143,16 +143,16 @@ class NoRegistry:
 
     def schema_by_id(self, schema_id: int | uuid.UUID) -> Record:
         """Raise UnknownSchemaError."""
-        raise UnknownSchemaError(f"there is no schema with the id {schema_id}, as the job names no registry")
+        raise UnknownSchemaError(f"schema id {schema_id} cannot be looked up: the job has no `registry`")
 
     def latest(self, subject: str) -> Record:
         """Raise UnknownSubjectError."""
-        raise UnknownSubjectError(f"there is no subject {subject!r}, as the job names no registry")
+        raise UnknownSubjectError(f"subject {subject!r} cannot be looked up: the job has no `registry`")
 
     def register(self, subject: str, record: Record) -> int:
         """Raise RegistryError."""
         del record
-        raise RegistryError(f"subject {subject!r} cannot be registered, as the job names no registry")
+        raise RegistryError(f"subject {subject!r} cannot be registered: the job has no `registry`")
 
 
 def client_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def check_names(subject: str, record: Record) -> None:
         if not _NAME.fullmatch(name):
             raise SchemaError(
                 f"the schema for subject {subject!r} has the name {name!r}, which Avro does not allow: use letters, "
-                f"digits and _ only, for instance by AS in the query"
+                f"digits and _ only, for example with AS in the query"
             )
 
 

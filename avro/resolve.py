@@ -59,8 +59,8 @@ def plan(writer: Record, reader: Record) -> tuple[SchemaText, ...]:
     if writer.bare:
         raise ResolutionError(
             reader.names[0] if reader.names else "",
-            f"the writer's schema is a plain {writer.fields[0].type.sql} and no record, "
-            f"but the columns {', '.join(reader.names) or '(none)'} are wanted of it",
+            f"the writer's schema is a plain {writer.fields[0].type.sql}, not a record "
+            f"with the columns {', '.join(reader.names) or '(none)'}",
         )
     sources: list[SchemaText] = []
     problems: list[ResolutionError] = []

@@ -159,11 +159,11 @@ class Record:
 def _parsed(text: bytes | str) -> Any:
     """Return the JSON of a schema, or the type name that the text consists of. Raises SchemaError."""
     if len(text) > _LONGEST:
-        raise SchemaError(f"the schema is too large: {len(text):,} characters, and {_LONGEST:,} are the most")
+        raise SchemaError(f"the schema is too large: {len(text):,} characters; the maximum is {_LONGEST:,}")
     try:
         found = json.loads(text)
     except RecursionError:
-        raise SchemaError(f"the schema is nested too deeply: more than {_DEEPEST} brackets inside each other") from None
+        raise SchemaError(f"the schema is nested too deeply: more than {_DEEPEST} nested brackets") from None
     except ValueError as error:
         name = text.decode(errors="replace") if isinstance(text, bytes) else text
         if not _NAME.fullmatch(name.strip()):
@@ -173,7 +173,7 @@ def _parsed(text: bytes | str) -> Any:
     while level := [inner for each in level for inner in _inside(each)]:
         depth += 1
         if depth > _DEEPEST:
-            raise SchemaError(f"the schema is nested too deeply: more than {_DEEPEST} brackets inside each other")
+            raise SchemaError(f"the schema is nested too deeply: more than {_DEEPEST} nested brackets")
     return found
 
 

@@ -50,7 +50,7 @@ def to_avro(text: str, name: str = "Row") -> Any:
     parser = _Parser(text)
     schema = parser.type(name)
     if parser.peek():
-        raise parser.error(f"{parser.peek()!r} is left over")
+        raise parser.error(f"unexpected {parser.peek()!r} after the type")
     return schema
 
 
@@ -64,20 +64,20 @@ class _Parser:
         while text[at:].strip():
             match = _TOKEN.match(text, at)
             if match is None:
-                raise self.error(f"{text[at:].strip()[:10]!r} was not expected")
+                raise self.error(f"unexpected {text[at:].strip()[:10]!r}")
             self._tokens.append(match[1] or match[2])
             at = match.end()
         self._at = 0
 
     def error(self, what: str) -> SchemaError:
-        return SchemaError(f"SQL type {self._text!r}: {what}. Accepted are {_ACCEPTED}.")
+        return SchemaError(f"SQL type {self._text!r}: {what}. Accepted types: {_ACCEPTED}.")
 
     def peek(self) -> str:
         return self._tokens[self._at].upper() if self._at < len(self._tokens) else ""
 
     def take(self) -> str:
         if self._at == len(self._tokens):
-            raise self.error("it ends too early")
+            raise self.error("it is incomplete")
         self._at += 1
         return self._tokens[self._at - 1]
 
@@ -142,18 +142,18 @@ class _Parser:
             return self.struct(name)
         if word == "INTERVAL":
             raise self.error("a column cannot be an INTERVAL: declare BIGINT for Debezium's durations, STRING for text")
-        raise self.error(f"{word} is not known")
+        raise self.error(f"{word} is not a known type")
 
     def precision(self, default: int) -> int:
         precision = (self.numbers(1) or [default])[0]
         if precision > 9:
-            raise self.error("a precision of more than 9 digits of a second does not exist")
+            raise self.error("the precision of seconds must be at most 9 digits")
         return precision
 
     def decimal(self) -> Any:
         precision, scale, *_ = [*self.numbers(2), 0, 0] if self.peek() == "(" else [10, 0]
         if not 1 <= precision <= 76 or scale > precision:
-            raise self.error("a decimal has 1 to 76 digits and no more behind the point than in all")
+            raise self.error("DECIMAL(p,s) must have p from 1 to 76, and s at most p")
         return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 
     def timestamp(self, word: str) -> Any:
@@ -170,7 +170,7 @@ class _Parser:
         self.expect("<")
         key = self.type(f"{name}_key")
         if key not in ("string", ["null", "string"]):
-            raise self.error("the keys of an Avro map are strings")
+            raise self.error("the keys of a map must be STRING")
         self.expect(",")
         values = self.type(f"{name}_value")
         self.expect(">")

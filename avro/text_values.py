@@ -75,7 +75,7 @@ def _decimal(type_: Type, value: Any) -> Decimal:
         else:
             if exact == number and len(exact.as_tuple().digits) <= type_.precision:
                 return exact
-    remedy = ": round it, or give it as text or decimal.Decimal" if isinstance(value, float) else ""
+    remedy = ": round it, or pass it as text or decimal.Decimal" if isinstance(value, float) else ""
     raise ValueProblem(f"{shown(value)} is not {type_.sql}{remedy}")
 
 
@@ -116,7 +116,7 @@ def _within(type_: Type, value: Any, number: int) -> int:
     least, most = BOUNDED_TIMES.get(type_.logical or "", (-(2**bits), 2**bits - 1))
     if least <= number <= most:
         return number
-    raise ValueProblem(f"{shown(value)} is beyond the times of {type_.sql}")
+    raise ValueProblem(f"{shown(value)} is out of range for {type_.sql}")
 
 
 def parsed(value: Any, parse: Callable[[str], Any], expected: str) -> Any:
@@ -157,5 +157,5 @@ def scaled(scale: int, value: bytes) -> Decimal:
     """Return a Debezium decimal with its own scale, from big-endian two's complement. Raises ValueProblem."""
     number = int.from_bytes(value, "big", signed=True)
     if abs(scale) > _MOST_SCALE or len(value) > _MOST_SCALE:
-        raise ValueProblem(f"a decimal of {len(value)} bytes and scale {scale} is too long to be a number here")
+        raise ValueProblem(f"a decimal of {len(value)} bytes and scale {scale} is too large to be read as a number")
     return Decimal(number).scaleb(-scale, context=_DIGITS)

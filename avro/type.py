@@ -229,9 +229,9 @@ class SchemaReader:
         """Return the type of `schema` in a namespace; `inside` are the full names of the enclosing records."""
         self._nodes += 1
         if self._nodes > _MOST_NODES:
-            raise SchemaError(f"the schema is too large: more than {_MOST_NODES} types when written out")
+            raise SchemaError(f"the schema is too large: more than {_MOST_NODES} types when fully expanded")
         if self._depth == _DEEPEST:
-            raise SchemaError(f"the schema is nested too deeply: more than {_DEEPEST} types inside each other")
+            raise SchemaError(f"the schema is nested too deeply: more than {_DEEPEST} nested types")
         self._depth += 1
         found = self._type(schema, namespace, inside)
         self._depth -= 1
@@ -245,7 +245,7 @@ class SchemaReader:
                 return Type(cast("TypeKind", schema), nullable=schema == "null")
             return self._named(schema, namespace, inside)
         if not isinstance(schema, dict) or "type" not in schema:
-            raise SchemaError(f"{json.dumps(schema)[:80]} is not an Avro schema: a type is missing")
+            raise SchemaError(f"{json.dumps(schema)[:80]} is not an Avro schema: `type` is missing")
         match kind := schema["type"]:
             case "record" | "error" | "enum" | "fixed":
                 name = self.define(schema, namespace)
@@ -307,7 +307,7 @@ class SchemaReader:
     def _union(branches: list[Type]) -> Type:
         plain = [branch for branch in branches if branch.kind != "null"]
         if any(branch.kind == "union" or branch.optional for branch in branches):
-            raise SchemaError("a union may not hold a union directly")
+            raise SchemaError("a union must not directly contain another union")
         if len(branches) == 2 and len(plain) == 1:
             return replace(plain[0], nullable=True, null_first=branches[0].kind == "null")
         return Type("union", nullable=len(plain) < len(branches), branches=tuple(branches))

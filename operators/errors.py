@@ -34,13 +34,13 @@ class StateError(OperatorError):
 class StateLost(StateError):
     """A segment that has not expired is missing from the store.
 
-    On call: the checkpoint is damaged or was restored in part. Restore it whole, or start from an empty checkpoint.
+    The checkpoint is damaged, or only a part of it was restored. Restore all of it, or start from an empty checkpoint.
     """
 
     def __init__(self, arrangement: str, blob: str) -> None:
         super().__init__(
-            f"The state of '{arrangement}' names blob {blob}, which is not in the state store. The checkpoint is "
-            "damaged or was restored in part: restore it whole, or start the job from an empty checkpoint.",
+            f"The state of '{arrangement}' refers to blob {blob}, which is not in the state store. The checkpoint is "
+            "damaged, or only a part of it was restored. Restore all of it, or start the job from an empty checkpoint.",
             arrangement,
             blob,
         )
@@ -49,13 +49,13 @@ class StateLost(StateError):
 class StateCorrupted(StateError):
     """A blob differs from the content that was written.
 
-    On call: look for disk faults on the checkpoint's storage, then restore the checkpoint or start from an empty one.
+    Look for disk faults on the checkpoint's storage. Then restore the checkpoint, or start from an empty one.
     """
 
     def __init__(self, arrangement: str, blob: str, reason: str) -> None:
         super().__init__(
-            f"Blob {blob} of '{arrangement}' is not what was written ({reason}). Restore the checkpoint, or start the "
-            "job from an empty one.",
+            f"Blob {blob} of '{arrangement}' differs from what was written ({reason}). Restore the checkpoint, or "
+            "start the job from an empty one.",
             arrangement,
             blob,
         )
@@ -64,7 +64,7 @@ class StateCorrupted(StateError):
 class StateFormatUnknown(StateError):
     """A blob was written in a format that this release does not know.
 
-    On call: run the release that wrote the checkpoint, or start from an empty checkpoint.
+    Run the release that wrote the checkpoint, or start from an empty checkpoint.
     """
 
     def __init__(self, arrangement: str, blob: str, found: str, known: str) -> None:
@@ -79,20 +79,20 @@ class StateFormatUnknown(StateError):
 class RowFailed(OperatorError):
     """A row of the batch makes the requested computation fail; `seq` is the row's arrival number.
 
-    `row` is the row's index in the computed rows, or -1 if no computed row failed. Both are -1 if a function failed on
-    a whole group. `advice` is a sentence without its full stop.
-
-    On call: follow the advice. Do not skip the row: it could not be retracted later.
+    Follow the advice in the message. The row cannot be skipped, because it could not be retracted later.
     """
 
     def __init__(
-        self, text: str, row: int, seq: int = -1, advice: str = "Mend the function, or leave such rows out by WHERE"
+        self, text: str, row: int, seq: int = -1, advice: str = "Fix the function, or exclude such rows with WHERE"
     ) -> None:
         super().__init__(text)
         self.text = text
         self.row = row
+        """The row's index in the computed rows, or -1 if no computed row failed."""
         self.seq = seq
+        """The arrival number. Both numbers are -1 if a function failed on a whole group."""
         self.advice = advice
+        """A sentence without its full stop."""
 
     def came_with(self, seq: int) -> RowFailed:
         """Return the same error for a row with this arrival number."""
@@ -105,14 +105,13 @@ class RowFailed(OperatorError):
 class BatchTooLarge(OperatorError):
     """One batch of one shard emits more bytes of rows than one Arrow array can hold.
 
-    On call: lower the rows per batch, raise the number of shards, or look for a join key with very many rows on both
-    sides.
+    Lower `batch.max_rows`, increase the number of shards, or look for a join key with very many rows on both sides.
     """
 
     def __init__(self, rows: int, size: int) -> None:
         super().__init__(
-            f"One batch of one shard gives {rows} rows with {size} bytes, more than fits into one block. Lower the "
-            "rows per batch, or look for a join key that has very many rows on both sides."
+            f"One batch of one shard emits {rows} rows with {size} bytes, which do not fit into one block. Lower "
+            "`batch.max_rows`, or look for a join key that has very many rows on both sides."
         )
         self.rows = rows
         self.size = size

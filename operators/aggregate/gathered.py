@@ -30,7 +30,7 @@ class Gathered:
     def lift(self, values: pa.Array | None, counted: Mask) -> pa.Array:
         """Return the values, which always come from the arranged values."""
         assert values is not None
-        assert counted.all(), "what does not count is not arranged"
+        assert counted.all(), "every arranged row counts"
         return values
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> pa.Array:

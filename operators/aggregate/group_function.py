@@ -94,7 +94,7 @@ class Custom:
 
     def lift(self, values: pa.Array | None, counted: Mask) -> CustomRows:
         """Return rows as they are; rows whose argument struct is null do not count."""
-        assert isinstance(values, pa.StructArray), "a function has one argument at least"
+        assert isinstance(values, pa.StructArray), "a function has at least one argument"
         there = counted & to_mask(values.is_valid()) if values.null_count else counted
         return CustomRows(values, there)
 
@@ -121,14 +121,14 @@ class Custom:
         touched = np.zeros(count, np.bool_)
         if stored is not None:
             part, group, _ = stored
-            assert isinstance(part, CustomPart), "what is stored is a part"
+            assert isinstance(part, CustomPart), "the stored value is a partial state"
             states = dict(zip(group.tolist(), function.load(part.states), strict=True))
             before = dict(zip(group.tolist(), part.results.to_pylist(), strict=True))
         for part, group, sign in pieces:
             if isinstance(part, CustomRows):
                 self._rows(part, group, sign, alive, (states, touched, views))
             else:
-                assert (sign > 0).all(), "what is added up has no rows that go"
+                assert (sign > 0).all(), "pre-aggregated rows are never retracted"
                 self._sums(part, group, states)
                 touched[group] = True
         nothing = function.pack([None])[0].as_py()

@@ -179,5 +179,5 @@ def _regression(function: str, central: _Central) -> tuple[Doubles, Mask]:
             return np.where(yy == 0, 1.0, corr * corr), xx == 0
         case "regr_slope":
             return xy / xx, xx == 0
-    assert function == "regr_intercept", "this is no moment"
+    assert function == "regr_intercept", "unknown function of two columns"
     return central.mean("y") - xy / xx * central.mean("x"), xx == 0

@@ -151,7 +151,7 @@ class Targets:
 
 def add_up(spec: AggregateSpec, changes: Changes, into: Targets | None = None) -> Changes:
     """Add up changes of side `RAW` by group, or by the groups `into`, and return changes of side `PARTIAL`."""
-    assert not changes.side.any(), "what is added up has one side, 0"
+    assert not changes.side.any(), "only rows of side 0 are pre-aggregated"
     if len(changes) == 0:
         return changes
     into = into or Targets(changes, np.arange(len(changes))[None])

@@ -64,7 +64,7 @@ class AggregateSpec:
 
     def __post_init__(self) -> None:
         assert not (self.is_global and self.ttl_ms), "the row of a global aggregate cannot expire"
-        assert not (self.ends and (self.until or self.ttl_ms)), "groups are let go of for one reason"
+        assert not (self.ends and (self.until or self.ttl_ms)), "`ends` excludes `until` and a TTL"
 
     @property
     def numbered(self) -> tuple[np.ufunc, int]:

@@ -57,7 +57,7 @@ class StageBetween(FirstStage):
     def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
         """Unpack the accumulators of the step before; every row has one."""
         assert values is not None
-        assert counted.all(), "what a row counts for has been decided in the first stage"
+        assert counted.all(), "the first stage has dropped the rows that do not count"
         return self.whole.of_columns(unpack(self.whole.kinds, values))
 
 

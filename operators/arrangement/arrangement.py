@@ -227,7 +227,7 @@ class Arrangement:
 
     def append(self, entries: Entries) -> None:
         """Add entries; a negative one must be the exact opposite of one from a lookup. Not for layout *last write*."""
-        assert not self._spec.replaces, "in this layout rows are replaced"
+        assert not self._spec.replaces, "in this layout, `replace` writes the entries"
         self._appended.append(entries)
 
     def replace(self, entries: Entries, known: int) -> None:
@@ -236,7 +236,7 @@ class Arrangement:
         All keys are distinct. `known` is how many of them had a row, according to a lookup. A negative entry keeps the
         written_at of the deleted row.
         """
-        assert self._spec.replaces, "only in this layout does an entry replace"
+        assert self._spec.replaces, "in this layout, `append` writes the entries"
         self._manifest.weight += int((entries.weight > 0).sum()) - known
         self._appended.append(last_write.of_batch(entries, self._manifest.next_run))
 
@@ -247,7 +247,7 @@ class Arrangement:
         self._appended = []
         if not self._spec.replaces:
             manifest.weight += int(added.weight.sum())
-        assert manifest.weight >= 0, "an arrangement cannot lose more rows than it got"
+        assert manifest.weight >= 0, "an arrangement cannot lose more rows than it received"
         manifest.add_run(self._segment_store.write(added))
         merged_rows = 0
         if manifest.weight == 0:

@@ -44,7 +44,7 @@ def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa
         case "ordered":
             return (hashes & UPPER_ORDERED) | order_code.order_code(sub_key)
         case "timed":
-            raise AssertionError("who keeps an agenda knows the times")
+            raise AssertionError("the operator places the entries of a timer queue itself")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def from_blob(blob: pa.Buffer) -> Entries:
         for size in sizes:
             place = next(places)
             if place + size > blob.size:
-                raise ValueError(f"{blob.size} bytes, where there should be {place + size} at least")
+                raise ValueError(f"{blob.size} bytes instead of at least {place + size}")
             parts.append(blob.slice(place, size) if dtype is None else octets[place : place + size])
         columns.append(_to_bytes(rows, form, parts) if dtype is None else _to_numbers(rows, form, parts, dtype))
     return Entries(*columns)

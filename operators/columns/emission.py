@@ -75,7 +75,7 @@ def _in_order(changes: Changes) -> Changes:
 def _net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool) -> Changes:
     if form == "append":
         if (changes.weight < 0).any():
-            raise RetractionError("an append-only result was given a retraction")
+            raise RetractionError("an append-only result received a retraction")
         return dataclasses.replace(changes, kind=np.zeros(len(changes), np.int8))
     if not len(changes):
         return changes

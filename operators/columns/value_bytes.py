@@ -40,7 +40,7 @@ def from_bytes(values: pa.BinaryArray, type_: pa.DataType) -> pa.Array:
         return pa.array([], type_)
     width = stored.bit_width // 8
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
-    assert int(offsets[-1] - offsets[0]) == width * len(values), "values of another type are in the state"
+    assert int(offsets[-1] - offsets[0]) == width * len(values), "the state contains values of another type"
     data = values.buffers()[2][int(offsets[0]) : int(offsets[-1])]
     # Arrow requires values at addresses that are multiples of their width.
     column = pa.Array.from_buffers(stored, len(values), [None, pa.py_buffer(np.frombuffer(data, np.uint8).copy())])

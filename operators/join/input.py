@@ -102,7 +102,7 @@ class JoinInput:
 
     def all_there(self) -> Entries:
         """Return all rows of the shard, as they were before the batch."""
-        assert isinstance(self.arrangement, Arrangement), "nobody asks for all rows of an input that is not kept"
+        assert isinstance(self.arrangement, Arrangement), "all rows are requested only from an input that is stored"
         return self.arrangement.between(np.zeros(1, np.uint64), np.full(1, ~np.uint64(0)))
 
     def stayed(self, keys: Uint64s) -> Entries:

@@ -201,7 +201,7 @@ class MatchRecognize:
         failed = np.zeros(len(rows), np.bool_)
         for column in self.spec.fallible:
             call = self.spec.calls[column]
-            assert isinstance(call, MatchAggregate), "only a sum may not fit"
+            assert isinstance(call, MatchAggregate), "only an aggregate can exceed its type"
             if None in results[column]:
                 failed |= matched.misfits(call, at, readable.values)
         payload, seq = readable.packed(rows, results), partitions.entries.seq[rows]

@@ -37,8 +37,8 @@ NEAR = 4
 _FEWEST, _MOST, _STARTS = 4, 4096, 256
 
 _GO_ON = (
-    "Let the pattern have such a row behind its first one, or write TO NEXT ROW, or say `on_error: dead_letter` or "
-    "`on_error: null` in the job, by which the search goes on at the next row then"
+    "Change the pattern so that such a row follows the first row of every match, or write TO NEXT ROW. Or set "
+    "`on_error: dead_letter` or `on_error: null` in the job: the search then continues at the next row"
 )
 
 FALSE, TRUE, FAILED = 0, 1, 2
@@ -184,7 +184,7 @@ class PatternSearch:
             if found is None:
                 row += 1
                 continue
-            assert isinstance(found, PatternMatch), "what is no match has been seen to"
+            assert isinstance(found, PatternMatch), "results other than a match are handled above"
             matches.append(found)
             row = self._next(found)
         return Searched(matches, stop)
@@ -201,8 +201,10 @@ class PatternSearch:
                 own = [place for place, variable in enumerate(found.variables) if variable in skip.variables]
                 place = 0 if not own else own[0] if skip.to == "first" else own[-1]
                 if not place and not self._spec.goes_on:
-                    leads = "to the first row of the match, which would be found again for ever" if own else "nowhere"
-                    why = "" if own else ", as the match has no row of this variable"
+                    leads = (
+                        "to the first row of the match, which would be found again indefinitely" if own else "nowhere"
+                    )
+                    why = "" if own else ", because the match has no row of this variable"
                     raise RowFailed(
                         f"AFTER MATCH SKIP TO {skip.to.upper()} leads {leads}{why}", found.start, advice=_GO_ON
                     )

@@ -84,7 +84,7 @@ class Expiry:
         rows = self._rows(stores["rows"], now, BEGINNING)
         gone = rows.at(distinct(from_bytes(due.payload, pa.uint64()).to_numpy()))
         gone = gone.filter(gone.written_at <= until)
-        assert gone.weight.sum() == due.weight.sum(), "the agenda has an entry for each row"
+        assert gone.weight.sum() == due.weight.sum(), "the timer queue has an entry for each row"
         # Rows removed by earlier batches were written no later, so this sees exactly the rows that remain after all due
         # ones.
         alive = self._rows(stores["rows"], now, until)
@@ -108,7 +108,7 @@ class Expiry:
 
     def _arrivals(self, changes: Changes, agenda: Arrangement, due: Entries, until: int, now: int) -> Output:
         """Apply a batch of an insert-only input."""
-        assert (changes.weight > 0).all(), "a table that only inserts takes nothing back"
+        assert (changes.weight > 0).all(), "an insert-only table has no retractions"
         count, none = len(changes), constant(b"", len(changes))
         numbers, place = np.zeros(count, np.int64), places(np.full(count, now), changes.payload)
         come = Entries(

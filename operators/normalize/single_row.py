@@ -48,10 +48,10 @@ class SingleRow:
         count = int(rows.lookup(distinct(batch.changes.hash)).weight.sum() + step.weight.sum())
         if count > 1:
             raise RowFailed(
-                f"the subquery {self.query} returned {count} rows, and only one is allowed",
+                f"the subquery {self.query} returned {count} rows, but only one is allowed",
                 -1,
                 int(resolved.added.seq.max()),
-                "Let the subquery return one row: add a condition, or an aggregate such as MAX",
+                "Make the subquery return one row: add a condition, or an aggregate such as MAX",
             )
         rows.append(step)
         rows.append(resolved.refreshed)

@@ -92,7 +92,7 @@ class Stretches:
 
     def _search(self, distance: int, side: Literal["left", "right"]) -> Indices:
         """Return where the values within a distance of each row's value begin or, with side "right", stop."""
-        assert self.value is not None, "distances are measured by values"
+        assert self.value is not None, "a distance needs a column of values"
         rows, wanted = len(self), self.scale.moved(self.value, distance)
         _, rank = np.unique(np.concatenate([self.value, wanted]), return_inverse=True)
         line = self.begin * (2 * rows + 1)

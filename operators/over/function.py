@@ -45,7 +45,7 @@ def computed(call: OverCall) -> Computed:
 
 
 def _aggregate(call: OverCall) -> AccumulatorCall:
-    assert call.aggregate is not None, "an aggregate is called"
+    assert call.aggregate is not None, "the call has an aggregate function"
     return call.aggregate
 
 
@@ -107,7 +107,7 @@ class Summed:
         """Return the sum over the frame of each row, and the sum from the beginning up to each row."""
         call = _aggregate(self.call)
         values, counted = given.counted(call)
-        assert values is not None, "sums have an argument"
+        assert values is not None, "a sum has an argument"
         odd = np.zeros((len(given), 3), np.int64)
         if self._doubles:
             there = counted & to_mask(values.is_valid())

@@ -77,7 +77,7 @@ def _taken(rows: Entries, gone: Entries) -> Mask:
     queue = np.argsort(own, kind="stable")
     taken = np.zeros(len(rows), np.bool_)
     taken[queue] = members(np.bincount(own, minlength=groups.count))[1] < wanted[own[queue]]
-    assert int(taken.sum()) == len(gone), "a row has gone that has no result"
+    assert int(taken.sum()) == len(gone), "every retracted row has a result"
     return taken
 
 

@@ -72,7 +72,7 @@ class Spans:
         """Read the rows of the spans, from the beginning of their partitions if `back`, to their end if `on`."""
         begin, end = self.first, self.last
         follows = np.append(False, begin[1:] == begin[:-1])[: len(begin)]
-        assert not ((back or on) and follows.any()), "a partition that is read to an end is one span"
+        assert not ((back or on) and follows.any()), "a partition that is read to its beginning or end has one span"
         if not back:
             begin = np.where(follows, np.roll(self.high, 1) + _ONE, begin)
             some = np.flatnonzero(begin < self.low)

@@ -128,7 +128,7 @@ class NeighbourPick:
 
 
 def _argument(call: OverCall, given: Given) -> pa.Array:
-    assert call.argument is not None, "it is given a value"
+    assert call.argument is not None, "the function has an argument"
     return given.arguments[call.argument]
 
 

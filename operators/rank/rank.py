@@ -130,11 +130,13 @@ class RankSpec:
     def __post_init__(self) -> None:
         assert (self.identity is not None) == (self.ranking.strategy == "improving"), "improving rows have a unique key"
         unbounded = self.ranking.last is None
-        assert self.bound is None or (unbounded and self.ranking.settled is None), "numbers have one end"
+        assert self.bound is None or (unbounded and self.ranking.settled is None), (
+            "`bound` excludes `last` and `settled`"
+        )
         if self.ttl_ms is not None and self.numbered is not None:
-            assert len(self.emitted) == 1, "a mark holds one number"
-            assert self.depth is not None, "a mark holds numbers to 127"
-            assert self.depth + unbounded <= _LARGEST_MARK, "a mark holds numbers to 127"
+            assert len(self.emitted) == 1, "a mark stores one number"
+            assert self.depth is not None, "a mark can store numbers up to 127"
+            assert self.depth + unbounded <= _LARGEST_MARK, "a mark can store numbers up to 127"
 
     @property
     def is_of_first_rows(self) -> bool:
@@ -277,7 +279,7 @@ class Rank:
         after = {function: order.numbers(function, touched.now) for function in functions}
         kept = touched.now
         if spec.ranking.strategy != "retract":
-            assert spec.ranking.last is not None, "only what is bounded drops rows"
+            assert spec.ranking.last is not None, "only a bounded rank drops rows"
             limit = after["rank" if spec.ranking.strategy == "improving" else spec.ranking.function]
             kept = kept & (limit <= spec.ranking.last)
         before: Numbers = {}

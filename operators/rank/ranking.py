@@ -28,11 +28,13 @@ class Ranking:
     settled: int | None = None
 
     def __post_init__(self) -> None:
-        assert self.first >= 1, "a range of numbers begins at 1 or later"
-        assert self.last is None or self.first <= self.last, "a range of numbers does not end before it begins"
+        assert self.first >= 1, "a range of numbers must begin at 1 or later"
+        assert self.last is None or self.first <= self.last, "a range of numbers must not end before it begins"
         assert self.function != "dense_rank" or self.strategy != "improving", "dense ranks shrink when rows improve"
         assert self.last is not None or self.strategy == "retract", "without a bound every row is kept"
-        assert self.settled is None or (self.last is None and self.settled >= self.first - 1), "numbers up to the range"
+        assert self.settled is None or (self.last is None and self.settled >= self.first - 1), (
+            "`settled` excludes `last`, and is at least `first` - 1"
+        )
 
     @property
     def takes_one(self) -> bool:

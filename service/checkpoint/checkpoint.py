@@ -58,7 +58,7 @@ class Checkpoint(Notes):
                 if batch not in whole or not self._whole(files, f"commits/{batch}")
             ]
             if begun and self._json(files, self._child("metadata")) is None:
-                raise CheckpointTornError(self.folder, "Spark's file `metadata` is gone or was torn")
+                raise CheckpointTornError(self.folder, "Spark's file `metadata` is missing or damaged")
             for name in removed:
                 files.delete(self._child(name), False)
             # Spark's number of partitions is right if a crash prevented the update of the metadata.
@@ -182,7 +182,7 @@ class Checkpoint(Notes):
         with self._files() as files:
             ended = self._numbers(files, "commits")
             if not ended:
-                raise SavepointError(f"the checkpoint {self.folder} has no batch that has ended: try again later")
+                raise SavepointError(f"the checkpoint {self.folder} has no completed batch yet: try again later")
             found = self._names(files)
             # The blobs of a snapshot are written before the snapshot is. A blob that is new since the first listing may
             # belong to a snapshot in it.

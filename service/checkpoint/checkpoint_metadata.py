@@ -14,8 +14,8 @@ state has changed since, they recognize that by the version, and `--upgrade` reb
 """
 
 _UNKNOWN = (
-    "an earlier version wrote the checkpoint, and did not note what the query was: if it is the same, it is planned "
-    "otherwise by this one"
+    "an earlier version wrote the checkpoint and did not record the query: if the query is unchanged, its plan differs "
+    "in this version"
 )
 
 
@@ -103,7 +103,7 @@ class Contents:
             yield f"{_UNKNOWN}, {self.release}"
         elif was == now:
             other = f"by {self.release} than by {before.release}" if self.release != before.release else "than before"
-            yield f"the query is what it was, and planned otherwise {other}"
+            yield f"the query is unchanged, but planned differently {other}"
 
     def after(self, before: Self) -> Self:
         """Return this metadata merged with that of the existing checkpoint, `before`.

@@ -56,14 +56,14 @@ class Amount:
         """What a rebuild would lack; empty if nothing."""
         if not self.begun:
             return ""
-        return f"not every record of {', '.join(self.begun)} can be read again: some are deleted, or `start` skips them"
+        return f"not all records of {', '.join(self.begun)} can be read again: some were deleted, or `start` skips them"
 
     @property
     def warning(self) -> str:
         """A warning about topics that cannot be read in full; empty if there are none."""
         if not self.begun:
             return ""
-        return f"{self.lacking}, so the results lose what was computed from the other records"
+        return f"{self.lacking}, so the results lose the rows that were computed from the other records"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class CutOver:
         if warning := Amount.of(self.graph, kafka).warning:
             log.warning("query %s: %s", self.at.name, warning)
         names = ", ".join(sink.topic for sink in self.graph.sinks)
-        log.info("query %s fills its state; until that is done, nothing is written to %s", self.at.name, names)
+        log.info("query %s fills its state; until it has finished, nothing is written to %s", self.at.name, names)
         return self.filling
 
     def end(self) -> None:
@@ -99,9 +99,7 @@ class CutOver:
         written = write_difference(spec, wanted, spec.transactional_id(0), self.at.connection.registry)
         self.checkpoint.filled()
         for sink in self.graph.sinks:
-            log.info(
-                "sink %s: topic %s was brought up to date by %d changes", sink.name, sink.topic, written[sink.name]
-            )
+            log.info("sink %s: topic %s was updated; changes written: %d", sink.name, sink.topic, written[sink.name])
         _delete(self.at.connection.kafka, list(wanted.values()))
 
 
@@ -130,4 +128,4 @@ def _delete(kafka: KafkaSettings, names: Sequence[str]) -> None:
     try:
         topics.delete(kafka, names)
     except ChangelogError as error:
-        log.warning("topics %s are needed no more and cannot be deleted: %s", ", ".join(names), error)
+        log.warning("topics %s are no longer needed, but cannot be deleted: %s", ", ".join(names), error)

@@ -157,8 +157,8 @@ def _difference(kafka: KafkaSettings, sink: SinkSpec, wanted: str, registry: Reg
                 change = _Change(*row)
                 if sink.form == "append" and change.kind != RowKind.INSERT:
                     raise AppendOnlyError(
-                        f"Sink {sink.sink}: topic {sink.topic} holds rows that the query does not have any more, and "
-                        f"takes insertions only. Write to another topic, or give the sink the mode retract or upsert."
+                        f"Sink {sink.sink}: topic {sink.topic} has rows that the query no longer has, but mode append "
+                        f"allows insertions only. Write to another topic, or use mode retract or upsert."
                     )
                 yield change
 
@@ -174,8 +174,8 @@ def _take(
         strange = bool((kinds < 0).any())
     if strange:
         raise UnfitTopicError(
-            f"Topic {sink.topic} holds records that sink {sink.sink} does not write in its mode, {sink.form}. If it had"
-            f" another mode once, or another row kind header, the topic cannot be brought up to date: write to another."
+            f"Topic {sink.topic} has records that sink {sink.sink} does not write in its mode, {sink.form}. If the "
+            f"sink had another mode or row kind header before, the topic cannot be updated: write to another topic."
         )
     value = records.value
     if isinstance(sink.value, AsAvro):

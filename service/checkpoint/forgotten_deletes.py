@@ -29,10 +29,10 @@ class ForgottenDeletes:
 
     def __str__(self) -> str:
         return (
-            f"Table {self.table}: nothing was read of topic {self.topic} for {_time(self.rested)}, and its compaction "
-            f"keeps deletes for {_time(self.kept)} only (delete.retention.ms). Rows that were deleted meanwhile may be "
-            "in the results for ever. `rowkind run --reset-state` takes such rows back; a delete.retention.ms beyond "
-            "the longest rest of the job keeps it from happening again."
+            f"Table {self.table}: topic {self.topic} was not read for {_time(self.rested)}, but its compaction keeps "
+            f"deletes for only {_time(self.kept)} (delete.retention.ms). Rows that were deleted meanwhile may stay in "
+            "the results indefinitely. `rowkind run --reset-state` retracts such rows. To prevent this, set "
+            "delete.retention.ms to more than the longest time for which the job is stopped."
         )
 
 

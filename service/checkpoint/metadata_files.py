@@ -49,7 +49,7 @@ class Notes(Folder):
             for note in (self._child(_FILE), self._child(_DRAFT)):
                 if (said := self._json(files, note)) is not None:
                     if said["version"] > VERSION:
-                        raise CheckpointFolderError(self.folder, "a later version of Rowkind has written it")
+                        raise CheckpointFolderError(self.folder, "it was written by a later version of Rowkind")
                     return Contents.of(said)
         return None
 
@@ -72,9 +72,9 @@ class Notes(Folder):
                     raise CheckpointMismatchError(self.folder, changed)
                 contents = contents.after(before)
             elif self._begun(files):
-                raise CheckpointTornError(self.folder, f"{_FILE} is gone or was torn")
+                raise CheckpointTornError(self.folder, f"{_FILE} is missing or damaged")
             elif files.exists(self._path) and any(not _is_ours(each) for each in files.listStatus(self._path)):
-                raise CheckpointMismatchError(self.folder, ["the folder holds files of something else"])
+                raise CheckpointMismatchError(self.folder, ["the folder has files that do not belong to a checkpoint"])
             if before != contents:
                 self._write(files, contents)
             self.run = next_run(after, *runs)

@@ -20,7 +20,7 @@ from rowkind.service.spark.session import session, stopping
 @contextmanager
 def looking_into(job: Job) -> Iterator[SparkSession]:
     """Yield a minimal session that gives access to the folders of a job's checkpoints. Raises SparkStartError."""
-    assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
+    assert job.checkpoint is not None, "the command line has checked that the job has a checkpoint"
     # Only Spark has access to all stores where it can keep checkpoints.
     with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
         yield spark

@@ -54,7 +54,7 @@ class QueryStart:
         replay_file(at).write_text(json.dumps([each.to_json() for each in batches]), "utf-8")
         if batches:
             log.warning(
-                "query %s: the checkpoint is older than the results; %d batches are replayed", at.name, len(batches)
+                "query %s: the checkpoint is older than the results; batches to replay: %d", at.name, len(batches)
             )
         at = replace(at, written=0 if written is None else written.batch)
         return start(self.spark, self.graph, self.checkpoint.folder, at)
@@ -87,7 +87,7 @@ class QueryStart:
             return self._behind(at)
         numbers = range(first, written.batch + 1)
         if missing := [number for number in numbers if number not in records]:
-            raise self._forgotten(at, f"batch {missing[0]} is not on record any more")
+            raise self._forgotten(at, f"batch {missing[0]} is no longer on record")
         batches = [records[number] for number in numbers]
         if batches:
             self._check(at, batches, [each for each in own if each.batch >= first])
@@ -98,16 +98,16 @@ class QueryStart:
         kafka, sinks = at.connection.kafka, self.graph.sinks
         for each in records:
             if each.sinks and (others := sorted({sink.name for sink in sinks}.difference(each.sinks))):
-                raise ReplayError(at.name, f"another query has written sink {', '.join(others)} since then")
+                raise ReplayError(at.name, f"another query has since written sink {', '.join(others)}")
         if at.filling and not any(partitions(kafka, at.topic(sink)) for sink in sinks):
-            raise self._forgotten(at, "the result topics have been brought up to date since then")
+            raise self._forgotten(at, "the result topics have since been updated")
         begin, end = batches[0].begin, batches[-1].at
         for (topic, partition), earliest in Cluster(kafka).earliest(begin).items():
             if begin[topic, partition] < min(earliest, end[topic, partition]):
                 raise ReplayError(
                     at.name,
-                    f"they begin at offset {begin[topic, partition]} of topic {topic}, partition {partition}, the "
-                    f"earliest record of which has offset {earliest}",
+                    f"they begin at offset {begin[topic, partition]} of topic {topic}, partition {partition}, where "
+                    f"the earliest remaining record has offset {earliest}",
                 )
 
     def _forgotten(self, at: Deployment, why: str) -> ReplayError:

@@ -35,10 +35,10 @@ def rescale(
     """
     if at.tasks == tasks:
         return at
-    log.info("query %s: its state moves from %d partitions to %d", at.name, at.tasks, tasks)
+    log.info("query %s: moving its state from parallelism %d to %d", at.name, at.tasks, tasks)
     if not checkpoint.rests():
         to_its_end(checkpoint, at.once, start)
-    with works.work(f"query {at.name} moves its state to {tasks} partitions", "tasks") as told:
+    with works.work(f"query {at.name} moves its state to parallelism {tasks}", "tasks") as told:
         checkpoint.repartition(tasks, told)
     return replace(at, tasks=tasks)
 

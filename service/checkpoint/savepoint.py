@@ -41,10 +41,10 @@ def saved(spark: SparkSession, job: Job, folder: str) -> dict[str, int]:
     source, target = f"{job.checkpoint}/{job.name}", f"{folder}/{job.name}"
     there = queries(spark, source)
     if not there:
-        raise SavepointError(f"there is no checkpoint of job {job.name} in {job.checkpoint}, and so nothing to save")
+        raise SavepointError(f"there is nothing to save: job {job.name} has no checkpoint in {job.checkpoint}")
     with _of_savepoint(target), _made_whole(spark, target) as empty:
         if not empty:
-            raise SavepointError(f"{target} is there already: choose another folder for this savepoint")
+            raise SavepointError(f"{target} already exists: choose another folder for this savepoint")
         return {name: _copied(Checkpoint(spark, f"{source}/{name}"), f"{target}/{name}") for name in there}
 
 
@@ -59,17 +59,17 @@ def restore(spark: SparkSession, job: Job, folder: str, works: Works) -> None:
         if not there:
             raise SavepointError(f"there is no savepoint of job {job.name} in {folder}")
         if not whole(spark, source):
-            raise SavepointError(f"{source} was not saved to its end: use another savepoint")
+            raise SavepointError(f"the savepoint {source} is incomplete: use another savepoint")
     with _made_whole(spark, target) as empty:
         if not empty:
-            log.info("the job has a checkpoint of its own, %s; the savepoint is not used", target)
+            log.info("the job already has a checkpoint, %s; the savepoint is not used", target)
             return
         batches = {}
         for name in there:
-            with works.work(f"query {name} takes in its savepoint", "files") as told:
+            with works.work(f"query {name} copies its savepoint", "files") as told:
                 batches[name] = Checkpoint(spark, f"{source}/{name}").copy(f"{target}/{name}", told)
     for name, batch in batches.items():
-        log.info("query %s begins with the savepoint %s, which is of batch %d", name, source, batch)
+        log.info("query %s starts from the savepoint %s, taken after batch %d", name, source, batch)
 
 
 def _copied(checkpoint: Checkpoint, to: str) -> int:
@@ -81,8 +81,8 @@ def _copied(checkpoint: Checkpoint, to: str) -> int:
         except CheckpointFolderError as error:
             why = error.reason
     raise SavepointError(
-        f"the checkpoint {checkpoint.folder} could not be copied: {why}. If it is only that the job deletes files "
-        "before they are copied, stop it first"
+        f"the checkpoint {checkpoint.folder} could not be copied: {why}. If the running job deletes files before they "
+        "are copied, stop the job first"
     )
 
 

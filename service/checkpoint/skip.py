@@ -57,7 +57,7 @@ def skip(job: Job, rows: Collection[str]) -> list[str]:
     for row in rows:
         _parsed(row)
     if job.dead_letters.topic is None:
-        raise SkipError("what is skipped becomes a dead letter: say `dead_letters: {topic: …}` in the job first")
+        raise SkipError("a skipped row becomes a dead letter: set `dead_letters: {topic: …}` in the job first")
     with looking_into(job) as spark:
         there = queries(spark, f"{job.checkpoint}/{job.name}")
         if not there:
@@ -103,7 +103,7 @@ def _excuse(steps: FallibleSteps, row: str) -> str | None:
 def _parsed(row: str) -> tuple[str, int, int]:
     found = _ROW.fullmatch(row)
     if found is None:
-        raise SkipError(f"{row!r} is no row: expected STEP:PARTITION:OFFSET, such as orders:3:120")
+        raise SkipError(f"{row!r} does not identify a row: expected STEP:PARTITION:OFFSET, such as orders:3:120")
     return found[1], int(found[2]), int(found[3])
 
 
@@ -115,8 +115,8 @@ def _ranges(cluster: Cluster, topics: Collection[str]) -> HeldOffsets:
 
 def _partitions(ranges: HeldOffsets, topic: str) -> str:
     count = sum(name == topic for name, _ in ranges)
-    return "only partition 0" if count == 1 else f"the partitions 0 to {count - 1}"
+    return "only partition 0" if count == 1 else f"partitions 0 to {count - 1}"
 
 
 def _offsets(first: int, end: int) -> str:
-    return f"has the offsets {first} to {end - 1}" if end > first else "is empty"
+    return f"has offsets {first} to {end - 1}" if end > first else "is empty"

@@ -21,7 +21,7 @@ from rowkind.service.query.topics import PlannedQueries
 from rowkind.service.spark.placement import usual
 from rowkind.version import version
 
-TWICE = "STATE_TTL: what was kept once would have to be kept twice"
+TWICE = "STATE_TTL: two operators would need separate copies of the state that they share in the checkpoint"
 
 
 @dataclass(frozen=True)

@@ -30,20 +30,20 @@ def said(job: Job, recorded: Mapping[str, Contents], plan: Upgrade, connection: 
         if name in plan.stay:
             yield from (f"sink {sink.name} stays{_meanwhile(recorded[name])}" for sink in query.sinks)
             if (tasks := recorded[name].parallelism) != job.parallelism:
-                yield f"  the state of query {name} moves from {tasks} partitions to {job.parallelism}"
+                yield f"  the state of query {name} moves from parallelism {tasks} to {job.parallelism}"
             continue
         held = with_records(connection.kafka, [sink.topic for sink in query.sinks])
         for sink in query.sinks:
             what = "rebuilt" if sink.name in before else "new"
-            topic = f", and topic {sink.topic} brought up to date" if sink.topic in held else ""
+            topic = f", and topic {sink.topic} updated" if sink.topic in held else ""
             yield f"sink {sink.name} is {what}{topic}"
             yield from (f"  {line}" for line in plan.changes.get(sink.name, ()))
         amount = Amount.of(graph(query.sinks), connection.kafka)
-        yield f"  reads {amount.rows:,} rows"
+        yield f"  rows to read: {amount.rows:,}"
         if amount.warning:
             yield f"  {amount.warning}"
-    yield from (f"sink {gone} is gone; its topic stays as it is" for gone in sorted(before - job.sinks.keys()))
+    yield from (f"sink {gone} is removed; its topic stays unchanged" for gone in sorted(before - job.sinks.keys()))
 
 
 def _meanwhile(there: Contents) -> str:
-    return ", and fills its state" if there.filling else ""
+    return ", and continues to fill its state" if there.filling else ""

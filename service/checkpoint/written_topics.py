@@ -130,7 +130,7 @@ class WrittenTopics:
         if len(ignored) < len(harmed):
             raise self._lost({name: harm for name, harm in harmed.items() if name not in ignored})
         for name, harm in ignored.items():
-            log.warning("query %s: topic %s %s; as the job says, it stays so", self.query, name, harm)
+            log.warning("query %s: topic %s %s; it stays so, because of `on_lost: ignore`", self.query, name, harm)
             self.accepted[name] = harm
             self._before.pop(name, None)
 

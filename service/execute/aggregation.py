@@ -97,7 +97,7 @@ class ResultPacking:
 
 def _call(call: PhysicalAggregateCall, argument: Argument | None, record: Record) -> AccumulatorCall:
     if isinstance(call.function, PythonFunction):
-        assert argument is not None, "a function of a job has an argument"
+        assert argument is not None, "a function of the job has an argument"
         custom = PythonAggregate(call.function)
         return AccumulatorCall("custom", call.type.arrow, argument.name, filter=call.filter, custom=custom)
     types = call.types or tuple(record.type(name) for name in call.arguments)

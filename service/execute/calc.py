@@ -60,7 +60,7 @@ def batch(calc: Calc, rows: Rows, without: Mask | None = None) -> Batch:
 
 def refreshed(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
     """Apply the calc to refreshes, which are given as insertions. Raises ExpressionError."""
-    assert not calc.upsert, "a row that does not pass replaces no row"
+    assert not calc.upsert, "a filtered row does not replace another row"
     again = batch(replace(calc, nets=False, partial=None), rows, without).changes
     return _first_step(calc, Batch(Changes.empty(), again)).refreshes
 

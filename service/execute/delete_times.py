@@ -59,8 +59,8 @@ class DeleteTimes:
         at = np.flatnonzero((changes.side == 1) & (changes.kind == RowKind.DELETE))
         if not len(at):
             return changes
-        assert isinstance(node.right, PhysicalScan), "versions are those of a table"
-        assert node.match is not None, "versions are found by a time"
+        assert isinstance(node.right, PhysicalScan), "the right side is a table"
+        assert node.match is not None, "versions are looked up by a time"
         record, column = node.right.calc.output, node.match.right
         reached = in_us(codec.read(record, changes.payload.take(pa.array(at))).column(column))
         partitions = ArrivalNumber.partitions(changes.seq[at])

@@ -38,8 +38,8 @@ _SETTINGS = (
 
 
 ADVICE = (
-    "Fix the condition, or set `on_error: dead_letter` or `on_error: null` in the job: then rows on which it fails do "
-    "not meet it"
+    "Fix the condition, or set `on_error: dead_letter` or `on_error: null` in the job: rows on which it fails then do "
+    "not satisfy it"
 )
 
 
@@ -110,7 +110,7 @@ def _evaluate(
     found, uncertain = at_ends(lambda some: _computed(expressions, some, length), columns, beyond)
     if uncertain is None:
         return dict(found)
-    raise ExpressionError(f"{uncertain.text}: {', '.join(beyond)} is beyond the times that can be computed with")
+    raise ExpressionError(f"{uncertain.text}: {', '.join(beyond)} is out of range for time computations")
 
 
 def _computed(
@@ -135,7 +135,7 @@ def _computed(
         raise ExpressionError(f"{' or '.join(expression.text for expression in distinct)}: {reason}") from None
     finally:
         connection.unregister("input")
-    assert found.num_rows == length, "an expression gives one value per row"
+    assert found.num_rows == length, "an expression returns one value per row"
     try:
         return {
             expression: _one_array(column).cast(expression.type.arrow)

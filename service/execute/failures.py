@@ -53,7 +53,7 @@ class OnFailure:
     tell: Callable[[LeftOut], None] = field(default=_not_reported)
     excused: AbstractSet[str] = frozenset()
     record: str = "offset {0.offset} of partition {0.partition}"
-    skip: str = "; with `dead_letters` in the job, `rowkind skip JOB {1}:{0.partition}:{0.offset}` leaves out this row"
+    skip: str = "; with `dead_letters` in the job, `rowkind skip JOB {1}:{0.partition}:{0.offset}` skips this row"
     tables: tuple[str, ...] = ()
 
     def place(self, number: ArrivalNumber) -> str:
@@ -66,7 +66,7 @@ def failed_in_operator(error: RowFailed, failure: OnFailure) -> ExpressionError:
 
     A row cannot be left out at this point, because its later retraction could not be left out with it.
     """
-    where = f", on the row that came with {failure.place(ArrivalNumber.of(error.seq))}" if error.seq >= 0 else ""
+    where = f", on the row from {failure.place(ArrivalNumber.of(error.seq))}" if error.seq >= 0 else ""
     return ExpressionError(f"{failure.of}: {error}{where}. {error.advice}.")
 
 
@@ -111,8 +111,8 @@ def misfits(failed: Rows, reason: str, on_error: OnError, failure: OnFailure) ->
 def _refuse(reason: str, place: ArrivalNumber, failure: OnFailure) -> None:
     if f"{failure.of}:{place.partition}:{place.offset}" not in failure.excused:
         raise ExpressionError(
-            f"{failure.of}: {reason}, on the row that came with {failure.place(place)}. Mend the query, or "
-            f"say `on_error: dead_letter` or `on_error: null` in the job{failure.skip.format(place, failure.of)}."
+            f"{failure.of}: {reason}, on the row from {failure.place(place)}. Fix the query, or "
+            f"set `on_error: dead_letter` or `on_error: null` in the job{failure.skip.format(place, failure.of)}."
         )
 
 

@@ -59,7 +59,7 @@ def _may(calc: Calc, rows: Rows) -> bool:
 
 
 def _added_up(calc: Calc, rows: Rows, sets: int, live: Callable[[Calc, Rows], Changes]) -> Changes | None:
-    assert isinstance(calc.partial, Aggregation), "rows are added up"
+    assert isinstance(calc.partial, Aggregation), "the calc pre-aggregates rows"
     spec = spec_of(calc.partial)
     calc, rows = taken_apart(replace(calc, nets=False, refreshes=False), rows)
     if not len(rows):
@@ -99,6 +99,6 @@ def _inserted(rows: Rows) -> Rows:
 
 def _finest(step: Expand) -> Expand:
     """Return the step with only the set that has all columns."""
-    assert step.finest is not None, "there is one"
+    assert step.finest is not None, "the step has a finest grouping set"
     number = step.finest + 1
     return replace(step, array=replace(step.array, sql=f"list_slice({step.array.sql}, {number}, {number})"))

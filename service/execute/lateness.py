@@ -60,7 +60,7 @@ class Lateness:
 
     def _of_groups(self, node: PhysicalAggregate, changes: Changes) -> Int64s:
         aggregation = node.aggregation
-        assert aggregation.closing is not None, "only who lets go of rows is asked"
+        assert aggregation.closing is not None, "the operator evicts rows"
         times = TimeOf(aggregation.output.select(aggregation.group), aggregation.closing.late)
         return times(packed_groups(spec_of(aggregation), changes))
 

@@ -115,7 +115,7 @@ class MatchRows:
         self, variable: int, rows: Indices, arguments: Sequence[Sequence[Any] | Indices]
     ) -> Mapping[str, pa.Array]:
         defined = self.of.matching.conditions[variable]
-        assert defined is not None, "nobody asks where there is no condition"
+        assert defined is not None, "only variables with a condition are evaluated"
         called = {each.name: self._called(each, given) for each, given in zip(defined.calls, arguments, strict=True)}
         at = pa.array(rows)
         own = {name: self.rows.column(name).take(at) for name in defined.condition.columns if name not in called}
@@ -127,7 +127,7 @@ class MatchRows:
 
     def _held(self, variable: int, columns: Mapping[str, pa.Array], count: int) -> Int8s:
         defined = self.of.matching.conditions[variable]
-        assert defined is not None, "nobody asks where there is no condition"
+        assert defined is not None, "only variables with a condition are evaluated"
         held = truth(evaluate([defined.condition], columns, count)[defined.condition])
         return np.where(held, TRUE, FALSE).astype(np.int8)
 

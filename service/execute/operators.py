@@ -105,7 +105,7 @@ def _remake(node: PhysicalNode, chosen: PhysicalInput, name: str) -> JoinedRows 
     """Return how an input's rows are recomputed from the state of the join that feeds it; None if they are stored."""
     if not chosen.remade:
         return None
-    assert isinstance(node, PhysicalJoin), "nothing else keeps all that its rows are made of"
+    assert isinstance(node, PhysicalJoin), "only a join stores all the rows that its output derives from"
     below = _join(node, refreshes=False)
     assert isinstance(below, Join), "a join that emits pairs"
     return JoinedRows(below.spec, name, partial(run, node.calc))

@@ -28,17 +28,19 @@ OnBroken = Literal["warn", "fail"]
 _WHERE = "rowkind_broken_promise_offset{"
 
 _MEANING: Mapping[Promise, str] = {
-    "primary_key": "brings a row whose primary key is there already, and replaces it; results may be wrong from now on",
+    "primary_key": (
+        "inserts a row whose primary key already exists, and replaces that row; results may be wrong from now on"
+    ),
     "exact": (
-        "takes back a row that is not there, or replaces one that was not taken back, though the table is said to be "
+        "retracts a row that does not exist, or replaces a row that was not retracted, although the table is declared "
         "`exact`; results may be wrong from now on"
     ),
-    "not_null": "has a NULL in a column that is NOT NULL, and so is no row",
+    "not_null": "has a NULL in a column that is NOT NULL, so it is not a row",
 }
 
 
 class BrokenPromiseError(RowkindError):
-    """The topic of a table violates a constraint that the job declares, and the job has `promises: fail`."""
+    """A table's topic violates a declared constraint, and the job has `promises: fail`. Fix the producer or the job."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +54,19 @@ class Broken:
     offset: int
 
     def __str__(self) -> str:
-        remedy = "mend its producer, or do not promise it"
+        remedy = "fix its producer, or remove the declaration"
         if self.promise != "not_null":
             remedy += "; then rebuild with `rowkind run --reset-state`"
         return (
-            f"table {self.table}: the promise {self.promise} is broken: the record at offset {self.offset} of "
-            f"partition {self.partition} {_MEANING[self.promise]}. Look for more in "
-            f"rowkind_broken_promises_total, and {remedy}"
+            f"table {self.table}: the constraint {self.promise} is violated: the record at offset {self.offset} of "
+            f"partition {self.partition} {_MEANING[self.promise]}. See rowkind_broken_promises_total for the number of "
+            f"such records, and {remedy}"
         )
 
     @property
     def error(self) -> BrokenPromiseError:
         """The error to raise if the job has `promises: fail`."""
-        return BrokenPromiseError(f"{self}. The job says `promises: fail`; with `promises: warn` it goes on.")
+        return BrokenPromiseError(f"{self}. The job has `promises: fail`; with `promises: warn` it continues.")
 
     @property
     def counters(self) -> dict[str, float]:

@@ -71,7 +71,7 @@ class Values:
 
     def _digest(self) -> pa.BinaryArray:
         """Return the row digest over all columns. Rows that are equal in SQL have equal digests."""
-        assert self._decoded is not None, "an expression was not announced"
+        assert self._decoded is not None, "every expression is announced first"
         return digest128(SameRows(self._record)(self._decoded.assemble(self._record, self._record.names)))
 
     def _is_known(self, expression: Expression) -> bool:
@@ -84,7 +84,7 @@ class Values:
     def _column(self, name: str) -> pa.Array:
         if name == ARRIVAL:
             return pa.array(self._seq)
-        assert self._decoded is not None, "an expression was not announced"
+        assert self._decoded is not None, "every expression is announced first"
         return self._decoded.column(name)
 
     def __len__(self) -> int:

@@ -26,15 +26,17 @@ def declared(job: Job, table: str) -> Record:
                 job,
                 table,
                 "primary_key",
-                f"the primary key names {column!r}, which is not among the columns {', '.join(record.names)}",
+                f"the primary key has {column!r}, which is not a column; the columns are {', '.join(record.names)}",
             )
         if not record.type(column).orderable:
-            raise _error(job, table, "primary_key", f"{column!r} is {record.type(column).sql}, which cannot be a key")
+            raise _error(
+                job, table, "primary_key", f"{column!r} is {record.type(column).sql}, which cannot be used as a key"
+            )
     for column in of.units:
         _check_unit(job, table, record, column)
     if of.key_format == "long" and record.type(of.primary_key[0]).sql != "BIGINT":
         of_key = f"{of.primary_key[0]!r} is {record.type(of.primary_key[0]).sql}"
-        raise _error(job, table, "key.format", f"`key.format: long` is a BIGINT, but {of_key}")
+        raise _error(job, table, "key.format", f"`key.format: long` needs a BIGINT key, but {of_key}")
     return replace(
         record,
         fields=tuple(
@@ -49,14 +51,14 @@ def _check_unit(job: Job, table: str, record: Record, column: str) -> None:
     unit = job.tables[table].units[column]
     if column not in record.names:
         there = ", ".join(record.names)
-        raise _error(job, table, "units", f"`units` names {column!r}, which is not among the columns {there}")
+        raise _error(job, table, "units", f"`units` has {column!r}, which is not a column; the columns are {there}")
     type_ = record.type(column)
     counts = ticks(type_)
     if counts is None:
         raise _error(job, table, "units", f"{column!r} is {type_.sql}: only a DATE, TIME or TIMESTAMP has a unit")
     if (counts.of == "date") != (unit == "days"):
         expected = "days" if counts.of == "date" else "seconds, millis, micros or nanos"
-        raise _error(job, table, "units", f"{column!r} is {type_.sql}, whose unit is {expected}, and not {unit}")
+        raise _error(job, table, "units", f"{column!r} is {type_.sql}, whose unit must be {expected}, not {unit}")
 
 
 def as_written(job: Job, table: str) -> Record:
@@ -75,7 +77,7 @@ def as_written(job: Job, table: str) -> Record:
                 job,
                 table,
                 "",
-                "nothing says which columns it has: give `columns`, a `schema` file, or the job a `registry`",
+                "the columns are unknown: set `columns` or `schema` in the table, or `registry` in the job",
             )
         return _from_registry(job, table)
     except RegistryUnreachableError:
@@ -88,11 +90,11 @@ def _from_file(job: Job, table: str, name: str) -> Record:
     try:
         text = (job.file.parent / name).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise _error(job, table, "schema", f"the schema file {name} cannot be read: {reason}") from None
     record = Record.parse(text)
     if record.bare:
-        raise _error(job, table, "schema", f"the schema file {name} holds no record")
+        raise _error(job, table, "schema", f"the schema file {name} does not contain a record")
     return record
 
 
@@ -105,7 +107,10 @@ def _from_registry(job: Job, table: str) -> Record:
         return record
     if "after" not in record.names or record.type("after").kind != "record":
         raise _error(
-            job, table, "mode", f"the registry's schema of topic {of.topic} is no Debezium envelope: it has no `after`"
+            job,
+            table,
+            "mode",
+            f"the registry's schema of topic {of.topic} is not a Debezium envelope: it has no `after`",
         )
     row = record.type("after")
     return Record(row.name, row.fields)

@@ -22,7 +22,9 @@ def parse(text: str) -> int:
         raise ValueError(f"{text!r} is not {ACCEPTED}")
     length = sum(int(number) * _UNITS[unit] for number, unit in parts)
     if not length:
-        raise ValueError("a length of zero would forget everything at once; leave it out for no limit")
+        raise ValueError(
+            "the length must be more than 0, or everything would expire at once; omit the setting for no limit"
+        )
     return length
 
 

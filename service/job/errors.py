@@ -21,7 +21,7 @@ class Problem:
 
 
 class JobError(RowkindError):
-    """The job file is not valid. The message has one line per problem, and contains no secret."""
+    """The job file is not valid. Fix the lines that the message lists; it contains no secret."""
 
     exit_code = REFUSED
 

@@ -92,15 +92,18 @@ class JobFunction(Section):
     def _whole(self) -> JobFunction:
         if (self.kind == "table") != isinstance(self.returns, dict):
             raise ValueError(
-                "a table function `returns` its columns, {name: type, …}"
+                "a table function must have its columns in `returns`, as {name: type, …}"
                 if self.kind == "table"
-                else f"a {self.kind} function `returns` one type; one that returns columns is of `kind: table`"
+                else (
+                    f"a {self.kind} function must have one type in `returns`; a function "
+                    f"that returns columns needs `kind: table`"
+                )
             )
         _ = self.result, self.state
         if self.kind != "aggregate" and (self.accumulator or self.views):
-            raise ValueError("`accumulator` and `views` belong to a function of `kind: aggregate`")
+            raise ValueError("`accumulator` and `views` are only for a function with `kind: aggregate`")
         if twice := self.accumulator.keys() & self.views.keys():
-            raise ValueError(f"{min(twice)!r} is a field of the accumulator and a view: rename one")
+            raise ValueError(f"{min(twice)!r} is both a field of the accumulator and a view: rename one")
         return self
 
     @property

@@ -78,10 +78,10 @@ def _parse(text: str, file: Path) -> CommentedMap:
     except MarkedYAMLError as error:
         mark = error.problem_mark
         line = mark.line + 1 if mark else 0
-        raise JobError(str(file), [Problem(line, "", f"this is not YAML: {_first_line(error)}")]) from None
+        raise JobError(str(file), [Problem(line, "", f"the file is not valid YAML: {_first_line(error)}")]) from None
     except (YAMLError, NotImplementedError, ValueError, AttributeError, LookupError, TypeError) as error:
         # For some texts that are not YAML, the parser raises errors of other types than its own.
-        raise JobError(str(file), [Problem(0, "", f"this is not YAML: {error}")]) from None
+        raise JobError(str(file), [Problem(0, "", f"the file is not valid YAML: {error}")]) from None
     if not isinstance(document, CommentedMap):
         raise JobError(str(file), [Problem(1, "", "expected a mapping with job, tables and sinks")])
     return document
@@ -147,8 +147,8 @@ class _Reading:
             case "extra_forbidden":
                 # In braces, a comma ends the value, and the rest of the text looks like another setting.
                 cut = " " in str(path[-1]) and error["input"] is None
-                hint = "; a text with a comma needs quotes here" if cut else ""
-                text = f"there is no such setting{hint or _nearest(str(path[-1]), _settings(path[:-1]))}"
+                hint = "; a text with a comma must be in quotes here" if cut else ""
+                text = f"unknown setting{hint or _nearest(str(path[-1]), _settings(path[:-1]))}"
             case "missing":
                 text = f"{path[-1]} is missing{_EXPECTED.get(str(path[-1]), '')}"
                 path = path[:-1]
@@ -161,16 +161,16 @@ class _Reading:
 
 
 _EXPECTED = {
-    "job": ": the job's name, which also names its transactions and metrics",
-    "tables": ": the source topics by the names that the SQL uses",
+    "job": ": the job's name, which its transactions and metrics also have",
+    "tables": ": the source topics, by their names in the SQL",
     "sinks": ": the result topics, each with its sql",
     "mode": ": append, retract or upsert",
-    "sql": ": the query whose result the topic keeps",
-    "column": ": the column with the time of a row, or an expression of SQL over the columns",
-    "python": ": where the function is, as module:name",
+    "sql": ": the query whose result is written to the topic",
+    "column": ": the column with the time of a row, or an SQL expression over the columns",
+    "python": ": the location of the function, as module:name",
     "arguments": ": the SQL types of its arguments",
     "returns": ": the SQL type of its result, or the columns of a table function",
-    "deterministic": ": whether it gives the same for the same arguments, always",
+    "deterministic": ": whether equal arguments always give equal results",
 }
 
 
@@ -179,7 +179,7 @@ _EXPECTED_OF_KIND = {
     "greater_than": "more than {gt}",
     "less_than_equal": "at most {le}",
     **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
-    "string_type": "a text",
+    "string_type": "text",
     "string_too_long": "at most {max_length} characters",
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "is_instance_of"), "a mapping"),
     **dict.fromkeys(("tuple_type", "list_type"), "a list"),
@@ -212,9 +212,9 @@ def _expected(kind: str, error: ErrorDetails) -> str:
 
 def _short(value: Any) -> str:
     if value is None:
-        return "nothing is given: "
+        return "the value is missing: "
     if isinstance(value, dict | list):
-        return "a mapping is given: " if isinstance(value, dict) else "a list is given: "
+        return "found a mapping: " if isinstance(value, dict) else "found a list: "
     text = str(value)
     return f"{text[:40] + '…' if len(text) > 40 else text!r}: "
 
@@ -248,4 +248,4 @@ _PARTS: Mapping[str, type[BaseModel]] = {
 def _nearest(name: str, known: Iterable[str]) -> str:
     known = list(known)
     near = difflib.get_close_matches(name.lower(), known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; known here are {', '.join(known)}"
+    return f"; did you mean {near[0]}?" if near else f"; available: {', '.join(known)}"

@@ -105,7 +105,7 @@ class Sink(Section):
             raise ValueError(f"`on_conflict` is for an upsert sink; this one is {self.mode}")
         if self.delivery == "at_least_once" and self.mode != "upsert":
             raise ValueError(
-                f"`delivery: at_least_once` may write changes twice, which only an upsert sink bears; this one is "
+                f"`delivery: at_least_once` may write changes twice, which only an upsert sink allows; this one is "
                 f"{self.mode}"
             )
         return self
@@ -134,7 +134,7 @@ class DeadLetterSettings(Section):
     @model_validator(mode="after")
     def _whole(self) -> DeadLetterSettings:
         if self.tolerance == "all" and self.topic is None:
-            raise ValueError("`tolerance: all` needs a `topic`: nothing is thrown away unseen")
+            raise ValueError("`tolerance: all` needs a `topic`: dead letters must be written somewhere")
         return self
 
 
@@ -223,7 +223,7 @@ class Job(Section):
     @classmethod
     def _servers(cls, value: Settings | None) -> Settings | None:
         if value is not None and "bootstrap.servers" not in value:
-            raise ValueError("`bootstrap.servers` is missing: where Kafka is, such as localhost:9092")
+            raise ValueError("`bootstrap.servers` is missing: the addresses of the brokers, such as localhost:9092")
         if value is not None and _OUTAGE in value:
             try:
                 duration.parse(value[_OUTAGE])
@@ -236,9 +236,9 @@ class Job(Section):
     def _guarded(cls, value: Settings | None) -> Settings | None:
         for one, other in (("certificate", "key"), ("user", "password")):
             if value is not None and (one in value) != (other in value):
-                raise ValueError(f"`{one}` and `{other}` belong together")
+                raise ValueError(f"`{one}` and `{other}` must be set together")
         if value is not None and (unknown := value.keys() - {"certificate", "key", "user", "password"}):
-            raise ValueError(f"{min(unknown)!r} is not known here: expected certificate and key, user and password")
+            raise ValueError(f"unknown setting {min(unknown)!r}: expected certificate and key, user and password")
         return value
 
     @field_validator("on_error", mode="before")
@@ -255,7 +255,7 @@ class Job(Section):
                 "expected either `url`, a registry with Confluent's API, or `folder`, a folder of .avsc files"
             )
         if value is not None and "folder" in value and len(value) > 1:
-            raise ValueError("a folder of schemas takes no further settings")
+            raise ValueError("`folder` allows no other settings of the registry")
         if value is not None:
             client_settings(value)
         return value
@@ -286,17 +286,17 @@ class Job(Section):
                 raise ValueError(f"{setting} needs `dead_letters: {{topic: …}}`")
         if self.memory is not None and self.memory < (needed := least(self.parallelism)):
             raise ValueError(
-                f"`memory` is {self.memory >> 20}m, and a job with parallelism {self.parallelism} takes "
-                f"{needed >> 20}m at least"
+                f"`memory` is {self.memory >> 20}m, but a job with parallelism {self.parallelism} needs at least "
+                f"{needed >> 20}m"
             )
         if self.shards is not None and self.shards & (self.shards - 1):
-            raise ValueError(f"`shards` is {self.shards}, and no power of two, whose parts are even")
+            raise ValueError(f"`shards` is {self.shards}, but must be a power of two")
         if self.shards is not None and self.shards < self.parallelism:
             raise ValueError(
-                f"`parallelism` is {self.parallelism}, and each task needs one of the {self.shards} `shards`"
+                f"`parallelism` is {self.parallelism}, but must be at most {self.shards}, the number of `shards`"
             )
         if self.functions and self.code is None:
-            raise ValueError("`functions` need `code`: the folder or the wheel that they are in")
+            raise ValueError("`functions` need `code`: the folder or the wheel that contains them")
         topics: dict[str, str] = {}
         for name, sink in self.sinks.items():
             if sink.topic in topics:
@@ -324,23 +324,23 @@ class Job(Section):
         letters = self.dead_letters.topic
         if letters in written:
             raise ValueError(
-                f"topic {letters!r} takes the dead letters and the result of sink {written[letters]!r}, and nobody "
-                "could tell them apart: name another topic in `dead_letters`"
+                f"topic {letters!r} would have both the dead letters and the result of sink {written[letters]!r}, "
+                "which readers could not distinguish: set another topic in `dead_letters`"
             )
         for name, table in self.tables.items():
             if table.topic == letters:
                 raise ValueError(
-                    f"table {name!r} reads topic {letters!r}, which takes the dead letters: each would be read, and be "
-                    "a dead letter again. Name another topic in `dead_letters`, or read the letters in another job"
+                    f"table {name!r} reads topic {letters!r}, which has the dead letters: each would be read, and fail "
+                    "again. Set another topic in `dead_letters`, or read the letters in another job"
                 )
             if table.topic in written:
                 raise ValueError(
                     f"table {name!r} reads topic {table.topic!r}, which sink {written[table.topic]!r} writes: the job "
-                    "would read its own results. Let both sinks read a view (`views`), or split the job in two"
+                    "would read its own results. Let both sinks read a view (`views`), or split the job into two jobs"
                 )
         for topic in (*written, *(table.topic for table in self.tables.values()), letters or ""):
             if topic.startswith(f"{self.name}.") and (topic.endswith(".progress") or ".filling-" in topic):
-                raise ValueError(f"topic {topic!r} has the name of one that the job itself makes: name another topic")
+                raise ValueError(f"topic {topic!r} is a topic that the job itself creates: use another one")
 
     @property
     def brokers(self) -> dict[str, str]:
@@ -383,12 +383,12 @@ class Job(Section):
     def check_runnable(self) -> None:
         """Raise JobError if a setting is missing that only a running job needs."""
         wanted = {
-            "kafka": (self.kafka, "where Kafka is, as `{bootstrap.servers: …}`"),
-            "checkpoint": (self.checkpoint, "the folder that keeps offsets and state"),
+            "kafka": (self.kafka, "the brokers, as `{bootstrap.servers: …}`"),
+            "checkpoint": (self.checkpoint, "the folder for offsets and state"),
         }
         formats = [each.format for each in self.tables.values()] + [each.format for each in self.sinks.values()]
         if "avro" in formats + [each.key_format for each in self.tables.values()]:
-            wanted["registry"] = self.registry, "where schemas are, as `{url: …}` or `{folder: …}`"
+            wanted["registry"] = self.registry, "the location of schemas, as `{url: …}` or `{folder: …}`"
         missing = [f"{name} is missing: {what}" for name, (value, what) in wanted.items() if value is None]
         if missing:
             raise JobError(str(self._file), [Problem(self.line(), "", text) for text in missing])

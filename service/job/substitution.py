@@ -64,7 +64,7 @@ def substitute(text: str, environment: Mapping[str, str], folder: Path) -> str:
         name = _NAME.fullmatch(match[2])
         if name is None:
             raise SubstitutionError(
-                f"{match[0]!r} is not understood: expected ${{NAME}}, ${{NAME:-default}} or ${{file:/path}}"
+                f"{match[0]!r} is not valid: expected ${{NAME}}, ${{NAME:-default}} or ${{file:/path}}"
             )
         # As in a shell, `:-` also replaces an empty variable.
         value = environment.get(name[1])
@@ -72,7 +72,7 @@ def substitute(text: str, environment: Mapping[str, str], folder: Path) -> str:
             return value or name[2]
         if value is None:
             raise SubstitutionError(
-                f"the environment variable {name[1]} is not set; set it, or give a default as ${{{name[1]}:-…}}"
+                f"the environment variable {name[1]} is not set: set it, or give a default as ${{{name[1]}:-…}}"
             )
         return value
 
@@ -84,7 +84,7 @@ def read_secret(path: str, folder: Path) -> str:
     try:
         return (folder / path.strip()).read_text().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SubstitutionError(f"the secret file {path.strip()} cannot be read: {reason}") from None
 
 

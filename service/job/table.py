@@ -58,7 +58,7 @@ class RowKindSettings(Section):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in PRESETS:
-            raise ValueError(f"{value!r} is not a spelling of row kinds: expected {either(sorted(PRESETS))}")
+            raise ValueError(f"{value!r} is not a known spelling of row kinds: expected {either(sorted(PRESETS))}")
         return value
 
     @field_validator("values")
@@ -118,9 +118,9 @@ class From(Section):
     @model_validator(mode="after")
     def _whole(self) -> From:
         if (self.at == "timestamp") != (self.timestamp is not None):
-            raise ValueError("`at: timestamp` and `timestamp` belong together")
+            raise ValueError("`at: timestamp` and `timestamp` must be set together")
         if (self.at == "offsets") != bool(self.offsets):
-            raise ValueError("`at: offsets` and `offsets` belong together")
+            raise ValueError("`at: offsets` and `offsets` must be set together")
         return self
 
     def physical(self) -> Start:
@@ -164,18 +164,20 @@ class WatermarkSettings(Section):
     @classmethod
     def _delay(cls, value: Any) -> Any:
         if isinstance(value, int | float) or re.match(r"\s*[-+]?\s*\d", str(value)):
-            return _length(value, "a negative delay would make rows late that are in order")
+            return _length(value, "the delay cannot be negative, because rows in order would then be late")
         return value
 
     @field_validator("allowed_lateness", mode="before")
     @classmethod
     def _allowed(cls, value: Any) -> Any:
-        return _length(value, "rows that are not late yet cannot be refused: make the delay shorter")
+        return _length(value, "the allowed lateness must not be negative: use a shorter delay instead")
 
     @field_validator("idle", mode="before")
     @classmethod
     def _idle(cls, value: Any) -> Any:
-        never = "every partition would be idle at once, and hold nothing back: write how long it is waited for, as 30s"
+        never = (
+            "`idle` must be more than 0, or every partition would be idle at once: write a length of time such as 30s"
+        )
         if not (length := _length(value, never)):
             raise ValueError(never)
         return length
@@ -322,30 +324,32 @@ class Table(Section):
     @model_validator(mode="after")
     def _whole(self) -> Table:
         if self.columns is not None and self.schema_file is not None:
-            raise ValueError("`columns` and `schema` say the same thing: keep one of them")
+            raise ValueError("`columns` and `schema` cannot both be set: remove one of them")
         if self.changelog == "upsert" and not self.primary_key:
             a = "a debezium" if self.mode == "debezium" else "an upsert"
-            raise ValueError(f"{a} table needs `primary_key`: the columns that a row replaces another one by")
+            raise ValueError(f"{a} table needs `primary_key`: the columns that identify the row to be replaced")
         if self.exact and self.changelog != "retract":
-            raise ValueError(f"`exact` is said of a retract table; this one is {self.mode}")
+            raise ValueError(f"`exact` is for a retract table; this one is {self.mode}")
         if self.on_bad_update != "keep" and self.changelog != "upsert":
             raise ValueError("`on_bad_update` is for an upsert table, or a debezium table without `exact`")
         if self.on_truncate == "empty" and not self.repeats:
             raise ValueError("`on_truncate: empty` is for a debezium table with a `primary_key`")
         if self.format != "avro" and self.columns is None and self.schema_file is None:
-            raise ValueError(f"`format: {self.format}` needs `columns` or a `schema`: no registry says what it holds")
+            raise ValueError(
+                f"`format: {self.format}` needs `columns` or a `schema`: its columns are not in a registry"
+            )
         if self.record is not None and self.format == "plain_avro":
             raise ValueError(
-                "`record` tells record types apart by their names, which `format: plain_avro` does not have"
+                "`record` selects records by the name of their type, which `format: plain_avro` does not have"
             )
         if self.key_format in ("string", "long") and len(self.primary_key) != 1:
             raise ValueError(
-                f"`key.format: {self.key_format}` is a key of one column, but the primary key has "
+                f"`key.format: {self.key_format}` needs a primary key of one column, but the primary key has "
                 f"{len(self.primary_key)}: {', '.join(self.primary_key) or 'none'}"
             )
         for column in self.primary_key:
             if self.columns is not None and column not in self.columns:
                 raise ValueError(
-                    f"the primary key names {column!r}, which is not among the columns {', '.join(self.columns)}"
+                    f"the primary key has {column!r}, which is not a column; the columns are {', '.join(self.columns)}"
                 )
         return self

@@ -103,7 +103,7 @@ def reach(kafka: KafkaSettings, seconds: float = ANSWER_SECONDS) -> AdminClient:
         settings: dict[str, Any] = {**_CLIENT, **kafka, "error_cb": complaints.append}
         client = AdminClient(settings)
     except (KafkaException, ValueError) as error:
-        raise RefusedError(f"The kafka settings are not understood: {_text(error)}.") from None
+        raise RefusedError(f"The kafka settings are invalid: {_text(error)}.") from None
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -54,8 +54,8 @@ class Cluster:
                     if not all_of_them:
                         continue
                     raise MissingTopicError(
-                        f"Topic {name} is not there, at {servers(self.kafka)}. Create it (`rowkind topics create` "
-                        f"makes the topics of a job), or correct its name."
+                        f"Topic {name} does not exist at {servers(self.kafka)}. Create it with `rowkind topics "
+                        f"create`, or correct its name."
                     ) from None
                 raise translate(error, servers(self.kafka), f"looking for topic {name}") from None
             ids[name] = str(topic.topic_id)
@@ -134,7 +134,7 @@ class Cluster:
         try:
             return patiently(ask)
         except KafkaException as error:
-            raise translate(error, servers(self.kafka), f"asking for the offsets of topic {names}") from None
+            raise translate(error, servers(self.kafka), f"requesting the offsets of topic {names}") from None
 
     @property
     def _admin(self) -> AdminClient:

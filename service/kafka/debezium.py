@@ -23,10 +23,10 @@ from rowkind.service.kafka.value_format import Envelopes
 from rowkind.service.physical.source_table import SourceTable
 
 _OPERATIONS = ("c", "r", "u", "d")
-_NO_AFTER = "it does not say what the row is now: `after` is missing"
+_NO_AFTER = "the new row is missing: the envelope has no `after`"
 _NO_BEFORE = (
-    "it does not say what the row was before: have the database do so (REPLICA IDENTITY FULL, or a full row image), or "
-    "do not say `exact` of the table"
+    "the old row is missing: the envelope has no `before`. Configure the database to log whole rows (REPLICA IDENTITY "
+    "FULL, or a full row image), or remove `exact` from the table"
 )
 
 
@@ -73,7 +73,7 @@ def turns(found: Envelopes, where: Indices, faults: Faults, *, source: SourceTab
 def _refusal(op: object, source: SourceTable) -> str:
     if op == "t":
         return (
-            f"the table was truncated, and its rows stay: with `on_truncate: empty`, the job empties table "
+            f"the table was truncated, but its rows are kept: with `on_truncate: empty`, the job empties table "
             f"{source.table} too"
         )
-    return f"{op!r} is no operation of Debezium's: expected c, r, u, d or t"
+    return f"{op!r} is not an operation of Debezium: expected c, r, u, d or t"

@@ -168,7 +168,7 @@ class Decoder:
                 faults.add(
                     int(at),
                     "changelog",
-                    f"a {symbol} in table {self._scan.source.table}, which is declared append only",
+                    f"a {symbol} in table {self._scan.source.table}, which has mode append",
                 )
         return kind
 

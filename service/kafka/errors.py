@@ -40,7 +40,7 @@ class ChangelogError(RowkindError):
 
 
 class UnreachableError(ChangelogError):
-    """No broker answers. Check that Kafka runs, the address, and the network between."""
+    """No broker answers. Check that Kafka is running, its address, and the network."""
 
     exit_code = UNREACHABLE
     retryable = True
@@ -55,22 +55,22 @@ class MissingTopicError(ChangelogError):
 
 
 class ReplacedTopicError(ChangelogError):
-    """A topic was deleted and re-created, so the checkpoint's offsets are meaningless. Rebuild the job's state."""
+    """A topic was deleted and re-created, so the checkpoint's offsets are meaningless. Run with `--reset-state`."""
 
-    def __init__(self, topic: str, how: str = "was deleted and made anew since the checkpoint was written") -> None:
+    def __init__(self, topic: str, how: str = "was deleted and re-created after the checkpoint was written") -> None:
         self.topic = topic
         super().__init__(f"Topic {topic} {how}. {self._then}")
 
     _then = (
-        "What was read of the old one is still in state and results: `rowkind run --reset-state` builds both from what "
-        "the topics hold now, and with `on_recreated: restart` in the table's `start` the job does so by itself."
+        "State and results still contain the old records. `rowkind run --reset-state` rebuilds both from the topics as "
+        "they are now; with `on_recreated: restart` in the table's `start`, the job does so by itself."
     )
 
 
 class RestartedTopicError(ReplacedTopicError):
     """A topic was replaced or truncated, and its table has `on_recreated: restart`. The job rebuilds itself."""
 
-    _then = "As the job says, state and results are built from what the topics hold now."
+    _then = "The table has `on_recreated: restart`, so the job rebuilds state and results from the topics."
 
 
 class ClaimedTopicsError(ChangelogError):
@@ -79,32 +79,32 @@ class ClaimedTopicsError(ChangelogError):
     def __init__(self, topics: Sequence[str], job: str, progress: str) -> None:
         self.topics, self.job = tuple(topics), job
         super().__init__(
-            f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}: job {job} writes there already, as its "
-            f"progress topic {progress} says. Every row would be there twice.\n"
+            f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}: already written by job {job}, according to "
+            f"its progress topic {progress}. Every row would be written twice.\n"
             f"Write to another topic. If job {job} was deleted or renamed, `rowkind topics release` with the file of "
-            f"this job takes the topics from it; if it still runs, it stops then."
+            f"this job takes the topics over. If the other job is still running, it then stops."
         )
 
 
 class TruncatedTopicError(ReplacedTopicError):
-    """A partition lost records that were read, and new ones take their offsets. Restore them, or rebuild the state."""
+    """A partition lost records that were read, and new ones have their offsets. Restore them or run `--reset-state`."""
 
     def __init__(self, topic: str, partition: int, read: int, end: int) -> None:
         self.partition, self.read, self.end = partition, read, end
         how = truncated(partition, read, end)
-        super().__init__(topic, f"{how}. Restore them from a replica or a backup, or do without them")
+        super().__init__(topic, f"{how}. Restore them from a replica or a backup, or continue without them")
 
 
 def truncated(partition: int, read: int, end: int) -> str:
     """Describe a topic with a partition that was read up to offset `read` but now ends at offset `end`."""
     return (
-        f"has lost records that were read: partition {partition} was read up to offset {read}, and what lies from "
-        f"offset {end} on is gone or another record, as after an unclean leader election or on a disk that was restored"
+        f"has lost records that were read: partition {partition} was read up to offset {read}, but the records from "
+        f"offset {end} on are gone or have been replaced, as after an unclean leader election or a disk restore"
     )
 
 
 class UnfitTopicError(ChangelogError):
-    """A topic's settings do not suit its use. Change them, or choose another topic."""
+    """A topic's settings do not suit its use. Change the settings, or use another topic."""
 
 
 class UnfitSubjectError(ChangelogError):
@@ -123,31 +123,31 @@ class AppendOnlyError(ChangelogError):
 
 
 class LostOffsetsError(ChangelogError):
-    """Retention has deleted unread records. Increase the retention. Rebuild the state, or set `start.on_lost`."""
+    """Retention has deleted unread records. Set `on_lost` in the table's `start`, or run with `--reset-state`."""
 
     def __init__(self, topic: str, partition: int, wanted: int, earliest: int) -> None:
         self.topic, self.partition, self.wanted, self.earliest = topic, partition, wanted, earliest
         super().__init__(
-            f"Topic {topic}, partition {partition}: offset {wanted} was to be read next, but the earliest record that "
-            f"is left has offset {earliest}; retention has deleted what lay between. The result would lack those rows: "
-            f"set on_lost to earliest or latest for this table to go on without them, or build the result anew of what "
-            f"is left, by `rowkind run --reset-state`."
+            f"Topic {topic}, partition {partition}: the next offset to be read is {wanted}, but the earliest remaining "
+            f"record has offset {earliest}; retention has deleted the records between. The result would lack these "
+            f"rows. To continue without them, set `on_lost: earliest` or `latest` in the table's `start`. To rebuild "
+            f"the result from the remaining records, use `rowkind run --reset-state`."
         )
 
 
 class UndecodableRowError(ChangelogError):
-    """A record is not a row of its table. Fix the producer, or let the job send such records to a dead letter topic."""
+    """A record is not a row of its table. Fix the producer, or set a topic in `dead_letters`."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
         self.topic, self.partition, self.offset, self.reason = topic, partition, offset, reason
         super().__init__(
             f"Topic {topic}, partition {partition}, offset {offset}: {reason}. "
-            f"To go on past such records, let the job send them to a dead letter topic."
+            f"To continue after such records, set a dead letter topic: `dead_letters: {{topic: …}}`."
         )
 
 
 class TransactionError(ChangelogError):
-    """A batch could not be committed. It is written again, exactly once, after a restart."""
+    """A batch could not be committed. The batch is written again, exactly once, after a restart."""
 
     exit_code = FAILED
     retryable = True
@@ -171,7 +171,7 @@ class ContradictionError(TransactionError):
     """A batch was written before with other records. The query restarts and replays the batch that was written."""
 
     def __init__(self, query: str, number: int) -> None:
-        super().__init__(f"Batch {number} of query {query} was written before with other records: it is replayed.")
+        super().__init__(f"Batch {number} of query {query} was written before with other records, so it is replayed.")
 
 
 _REFUSALS = {
@@ -207,11 +207,12 @@ def translate(failure: KafkaException, servers: str, doing: str) -> ChangelogErr
         return MissingTopicError(f"While {doing}: {error.str()}.")
     if error.code() in _TOO_LARGE:
         return UnfitTopicError(
-            f"While {doing}: {error.str()}. A row is larger than its topic takes: raise the topic's max.message.bytes."
+            f"While {doing}: {error.str()}. A row is larger than its topic accepts: raise the topic's "
+            f"max.message.bytes."
         )
     if fences(error):
-        return FencedError(f"While {doing}: {error.str()}. Does a second run of this job exist?")
+        return FencedError(f"While {doing}: {error.str()}. Check whether a second instance of this job is running.")
     return UnreachableError(
-        f"While {doing}: no answer from Kafka at {servers}: {error.str()}. Check that Kafka runs, that "
+        f"While {doing}: no answer from Kafka at {servers}: {error.str()}. Check that Kafka is running, that "
         f"bootstrap.servers is right, and that this machine can reach the addresses that the brokers advertise."
     )

@@ -164,7 +164,7 @@ class Fetcher:
             return
         part = positions.ranges[number]
         error, offset = event.error(), event.offset()
-        assert error is not None, "the event is no record"
+        assert error is not None, "an event that is not a record has an error"
         if error.code() == KafkaError._PARTITION_EOF:
             if offset is not None and offset >= part.end:
                 positions.finish(number)
@@ -199,10 +199,14 @@ class Fetcher:
         if self._away is not None:
             doing = f"reading topic {part.topic}, partition {part.partition}"
             return translate(KafkaException(self._away), servers(self._kafka), doing)
-        said = "The brokers say nothing." if self._complaint is None else f"Last complaint: {self._complaint.str()}."
+        said = (
+            "The brokers have reported no error."
+            if self._complaint is None
+            else f"Last error: {self._complaint.str()}."
+        )
         return StalledReadError(
-            f"Topic {part.topic}, partition {part.partition}: nothing came for {_STALL_SECONDS:.0f} s at offset "
-            f"{positions.position[number]}, though records up to offset {part.end} were announced. {said}"
+            f"Topic {part.topic}, partition {part.partition}: no record arrived for {_STALL_SECONDS:.0f} s at offset "
+            f"{positions.position[number]}, although the broker announced records up to offset {part.end}. {said}"
         )
 
     def _complain(self, error: KafkaError) -> None:

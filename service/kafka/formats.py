@@ -35,7 +35,7 @@ def format_of(source: SourceTable, registry: Registry) -> ValueFormat:
         case "avro":
             return FramedAvro(source, registry)
         case "plain_avro":
-            assert source.written is not None, "the plan has it for this format"
+            assert source.written is not None, "the plan sets it for this format"
             return PlainAvro(source, source.written)
         case "json":
             return Json(source)
@@ -81,7 +81,7 @@ class _Avro(ValueFormat):
         for writer, members, payload in self._groups(raw, faults):
             missing = [name for name in ("op", *readers) if name not in writer.names]
             if missing or any(writer.type(name).kind != "record" for name in readers):
-                text = f"{writer.name} is no Debezium envelope: that has the rows `before` and `after`, and `op`"
+                text = f"{writer.name} is not a Debezium envelope, which has `op` and the rows `before` and `after`"
                 faults.add_all(raw.where[members], "schema", text)
                 continue
             decoded = codec.read(writer, payload)
@@ -112,7 +112,7 @@ class FramedAvro(_Avro):
                 reason = f"{reason}. {KEY_REMEDY}"
             faults.add(int(raw.where[at]), "framing", reason)
         for number, schema in enumerate(framed.schemas):
-            assert schema is not None, "values are framed"
+            assert schema is not None, "framed values have a schema"
             members = np.flatnonzero(framed.schema == number)
             payload = framed.payload if len(members) == len(raw) else framed.payload.take(pa.array(members))
             try:

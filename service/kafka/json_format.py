@@ -47,7 +47,7 @@ class _Found:
             schema, value = value["schema"], value["payload"]
             number = self._number(schema)
         if stage == "value" and not isinstance(value, dict):
-            raise ValueProblem("it is no JSON object")
+            raise ValueProblem("it is not a JSON object")
         self.values.append(value)
         self.numbers.append(number)
 
@@ -59,7 +59,7 @@ class _Found:
                 (each for each in range(last, max(last - _FEW, 0), -1) if self.schemas[each - 1] == schema), 0
             )
         except RecursionError:
-            raise ValueProblem("the schema beside the payload is nested too deeply") from None
+            raise ValueProblem("the record's `schema` is nested too deeply") from None
         if not number:
             self.schemas.append(schema)
         return number or len(self.schemas)
@@ -97,7 +97,7 @@ class Json(ValueFormat):
             for name, reader in zip(_ROWS, (before, after), strict=True):
                 rows = [found.values[row].get(name) for row in members.tolist()]
                 for at in (row for row, each in zip(members, rows, strict=True) if not isinstance(each, dict | None)):
-                    faults.add(int(raw.where[at]), raw.stage, f"{name!r} is no JSON object")
+                    faults.add(int(raw.where[at]), raw.stage, f"{name!r} is not a JSON object")
                 inner = np.array([isinstance(each, dict) for each in rows], np.bool_)
                 there = members[inner]
                 values = [each for each in rows if isinstance(each, dict)]
@@ -207,8 +207,8 @@ def _object(value: Any, reader: Record, raw: Raw, at: int, faults: Faults) -> di
         return value
     if raw.stage == "key" and len(reader.fields) == 1:
         return {reader.names[0]: value}
-    what = f"the record's key: it is no JSON object with {', '.join(reader.names)}"
-    faults.add(int(raw.where[at]), raw.stage, what if raw.stage == "key" else "it is no JSON object")
+    what = f"the record's key: it is not a JSON object with {', '.join(reader.names)}"
+    faults.add(int(raw.where[at]), raw.stage, what if raw.stage == "key" else "it is not a JSON object")
     return None
 
 

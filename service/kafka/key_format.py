@@ -61,15 +61,15 @@ def _said(type_: Type, key: bytes) -> Any:
     try:
         text = key.decode()
     except UnicodeDecodeError:
-        raise ValueProblem(f"0x{key[:16].hex()} is not text in UTF-8: `key.format` is `string`") from None
+        raise ValueProblem(f"0x{key[:16].hex()} is not UTF-8 text (`key.format: string`)") from None
     if type_.kind in ("int", "long") and type_.logical is None:
         if not text.strip().lstrip("-").isdecimal():
-            raise ValueProblem(f"{text[:80]!r} is not {type_.sql}: `key.format` is `string`")
+            raise ValueProblem(f"{text[:80]!r} is not {type_.sql} (`key.format: string`)")
         return int(text)
     return {"true": True, "false": False}.get(text, text) if type_.kind == "boolean" else text
 
 
 def _number(key: bytes) -> int:
     if len(key) != _LONG.size:
-        raise ValueProblem(f"it has {len(key)} bytes, and not 8: `key.format` is `long`")
+        raise ValueProblem(f"its length is {len(key)} instead of 8 bytes (`key.format: long`)")
     return int(_LONG.unpack(key)[0])

@@ -69,7 +69,7 @@ def write_there(spec: WriterSpec, batch_partition: BatchPartition, blocks: Seque
     except (OSError, EOFError) as error:
         raise WriterLostError(
             f"The process that writes to Kafka as {spec.transactional_id(batch_partition.partition)} has "
-            f"ended ({error!r}); was it killed, for want of memory perhaps? The batch is written again, once."
+            f"ended ({error!r}), perhaps because memory ran out. The batch is written again, exactly once."
         ) from None
     _lines[producer] = line
     if isinstance(answer, Exception):
@@ -193,7 +193,7 @@ def _connect(address: str) -> BufferedRWPair:
 def _start(address: str) -> None:
     """Start the process and wait until it listens. A signal to the job does not reach it: the job drains first."""
     if not (_forked(address) or _spawned(address)):
-        raise WriterLostError("A process that writes to Kafka did not start; the executor's log says why.")
+        raise WriterLostError("A process that writes to Kafka did not start. See the executor's log for the reason.")
 
 
 def _forked(address: str) -> bool:
@@ -225,7 +225,7 @@ def _address(*producer: str) -> str:
     folder = Path(temporary if len(temporary) <= _LONGEST else "/tmp", f"rowkind-{os.getuid()}")  # noqa: S108 - see below
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise WriterLostError(f"{folder} belongs to somebody else: remove it, or set TMPDIR to a folder of your own.")
+        raise WriterLostError(f"{folder} belongs to another user: remove it, or set TMPDIR to your own folder.")
     return str(folder / hashlib.sha256("\0".join(producer).encode()).hexdigest()[:32])
 
 

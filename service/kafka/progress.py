@@ -204,8 +204,8 @@ def _unfit(topic: str, partition: int, error: KafkaException, kafka: KafkaSettin
     meant = translate(error, servers(kafka), f"reading partition {partition} of the progress topic {topic}")
     if isinstance(meant, MissingTopicError):
         return UnfitTopicError(
-            f"The progress topic {topic} is not there or has no partition {partition}; it needs one for every task of "
-            f"the query. `rowkind topics create` makes it."
+            f"The progress topic {topic} does not exist, or has no partition {partition}. It needs one partition for "
+            f"every task of the query. Create it with `rowkind topics create`."
         )
     return meant
 

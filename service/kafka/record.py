@@ -66,7 +66,7 @@ class Records:
     @property
     def each(self) -> Iterator[OneRecord]:
         """Iterate over the single records. Only for records that were fetched whole."""
-        assert self.timestamp is not None, "they were read whole"
+        assert self.timestamp is not None, "the records were read with their timestamps"
         headers = self.headers if self.headers is not None else [None] * len(self)
         partitions, offsets, times = self.partition.tolist(), self.offset.tolist(), self.timestamp.tolist()
         columns = zip(partitions, offsets, times, self.key.to_pylist(), self.value.to_pylist(), headers, strict=True)

@@ -87,8 +87,8 @@ def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> M
         changes = net(changes, sink.form, keyed=sink.keyed, by_seq=sink.by_seq, ordered=sink.ordered)
     except RetractionError:
         raise AppendOnlyError(
-            f"Sink {sink.sink}, topic {sink.topic}: a row was to be taken back, but the topic takes insertions only. "
-            f"Give the sink the mode retract or upsert."
+            f"Sink {sink.sink}, topic {sink.topic}: the query retracts a row, but the sink has mode append, which "
+            f"allows insertions only. Use mode retract or upsert."
         ) from None
     values = sink.value(changes.payload)
     if sink.form == "upsert":
@@ -97,7 +97,7 @@ def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> M
     spread = None
     size = pc.sum(pc.binary_length(values)).as_py() or 0
     if sink.keyed:
-        assert sink.key is not None, "the keys of a keyed topic are written somehow"
+        assert sink.key is not None, "a keyed sink has a key format"
         written = sink.key(changes.key)
         keys = written.to_pylist()
         size += pc.sum(pc.binary_length(written)).as_py() or 0

@@ -171,5 +171,5 @@ def to_option(spec: SourceSpec) -> str:
 def from_option(value: str) -> SourceSpec:
     """Restore the specification from the value that `to_option` returned."""
     spec = pickle.loads(base64.b64decode(value))  # noqa: S301 - our own, from our own driver
-    assert isinstance(spec, SourceSpec), "the option holds a source's spec"
+    assert isinstance(spec, SourceSpec), "the option contains a source's spec"
     return spec

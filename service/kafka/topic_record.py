@@ -30,12 +30,12 @@ class TopicRecord:
         if now is None:
             return "was deleted"
         if now.id != self.id:
-            return "was deleted and made anew"
+            return "was deleted and re-created"
         for partition, (before, after) in enumerate(zip(self.ends, now.ends, strict=False)):
             if after < before:
                 return f"has lost its last records: partition {partition} ends at offset {after}, not {before}"
         if keeps_all and len(now.ends) != len(self.ends):
-            return f"has {len(now.ends)} partitions, not {len(self.ends)}, so that rows of one key lie in two of them"
+            return f"has {len(now.ends)} partitions, not {len(self.ends)}, so the rows of one key are in two partitions"
         for partition, (before, after) in enumerate(zip(self.starts, now.starts, strict=False)):
             if keeps_all and after > before:
                 return f"has lost its first records: partition {partition} begins at offset {after}, not {before}"

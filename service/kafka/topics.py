@@ -117,8 +117,8 @@ def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 continue  # Another client has just created it.
             if error.args[0].code() in _UNFIT:
-                raise UnfitTopicError(f"Topic {name} cannot be made: {error.args[0].str()}.") from None
-            raise translate(error, servers(kafka), f"making topic {name}") from None
+                raise UnfitTopicError(f"Topic {name} cannot be created: {error.args[0].str()}.") from None
+            raise translate(error, servers(kafka), f"creating topic {name}") from None
         made.append(name)
     _await(admin, made)
     return made
@@ -186,8 +186,8 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
         present = admin.list_topics(timeout=ANSWER_SECONDS).topics
         if missing := [topic.name for topic in topics if topic.name not in present]:
             raise MissingTopicError(
-                f"There is no topic {', '.join(missing)} at {servers(kafka)}. `rowkind topics create` makes the topics "
-                f"of a job."
+                f"No such topic: {', '.join(missing)} (at {servers(kafka)}). `rowkind topics create` creates the "
+                f"topics of a job."
             )
         return present
 
@@ -196,8 +196,8 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
         count = len(present[topic.name].partitions)
         if topic.name.endswith(PROGRESS) and count < topic.partitions:
             raise UnfitTopicError(
-                f"The progress topic {topic.name} has {count} partitions, and the query writes with {topic.partitions} "
-                f"tasks: add partitions to it."
+                f"The progress topic {topic.name} has too few partitions: {count} instead of {topic.partitions}, one "
+                f"per task. Add partitions to it."
             )
     return _advice(admin, topics)
 
@@ -229,14 +229,18 @@ def _advice(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
             kept = {name: settings[topic.name].get(name, "-1") for name in ("retention.ms", "retention.bytes")}
             if limits := [f"{name}={value}" for name, value in kept.items() if value != "-1"]:
                 advice.append(
-                    f"topic {topic.name} has {', '.join(limits)}: it will lose rows that are still in the result; set "
-                    "it to -1, or say `on_lost: ignore` in the sink if they may be lost"
+                    f"topic {topic.name} has {', '.join(limits)}, so it will lose rows that are still in the result: "
+                    "set -1, or `on_lost: ignore` in the sink if these rows may be lost"
                 )
         wanted = topic.config.get("cleanup.policy", actual)
         if wanted == "compact" and "compact" not in actual:
-            advice.append(f"topic {topic.name} has cleanup.policy={actual}: rows that do not change will be lost")
+            advice.append(
+                f"topic {topic.name} has cleanup.policy={actual}: rows that do not change for long will be lost"
+            )
         if wanted == "delete" and "compact" in actual:
-            advice.append(f"topic {topic.name} has cleanup.policy={actual}: compaction will remove changes that count")
+            advice.append(
+                f"topic {topic.name} has cleanup.policy={actual}: compaction will remove changes that readers need"
+            )
     return advice
 
 
@@ -262,9 +266,9 @@ def register_schema(registry: Registry, subject: str, record: Record) -> int:
         resolution(record, present)
     except ResolutionError as error:
         raise UnfitSubjectError(
-            f"Subject {subject} holds another schema than the job would write, and whoever reads with it could not "
-            f"read the new rows: {error}. The registry has ({_columns(present)}), the job ({_columns(record)}). Change "
-            f"the query's columns, or write to another topic."
+            f"Subject {subject} has a schema that cannot read the rows that the job would write: {error}. The registry "
+            f"has the columns ({_columns(present)}), the job ({_columns(record)}). Change the query's columns, or "
+            f"write to another topic."
         ) from None
     return registry.register(subject, record)
 

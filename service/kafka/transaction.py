@@ -54,8 +54,8 @@ class TransactionalWriter:
         self._progress = progress.read(spec.kafka, spec.progress_topic, partition)
         if self._progress is not None and self._progress.run > spec.run:
             raise FencedError(
-                f"A later run of this job has taken over {_topics(spec)}, and this one must not write any more. Run "
-                f"one instance of a job at a time."
+                f"A later run of this job has taken over {_topics(spec)}, so this run must not write any more. Run "
+                f"only one instance of a job at a time."
             )
 
     def write(self, batch_partition: BatchPartition, outgoing: RecordBuilder) -> Outcome:
@@ -120,7 +120,7 @@ def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: Reco
         else:
             _writers[cache] = writer
             return outcome, trial
-    assert failure is not None, "a trial that did not fail has returned"
+    assert failure is not None, "a successful trial returns from the loop"
     raise _meaning(spec, failure) from None
 
 
@@ -137,10 +137,10 @@ def _meaning(spec: WriterSpec, failure: KafkaException) -> ChangelogError:
         return meant
     error: KafkaError = failure.args[0]
     if error.code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - librdkafka's own codes have an underscore
-        return UnknownOutcomeError(f"While {doing}: the brokers do not say whether it took place: {error.str()}.")
+        return UnknownOutcomeError(f"While {doing}: it is unknown whether the commit took place: {error.str()}.")
     if error.code() == KafkaError.INVALID_TIMESTAMP:
         return TransactionError(
-            f"While {doing}: {error.str()}. This machine's clock is further from the broker's than the topic's "
-            f"message.timestamp.after.max.ms and message.timestamp.before.max.ms allow: set the clock right."
+            f"While {doing}: {error.str()}. The clocks of this machine and the broker differ by more than the topic's "
+            f"message.timestamp.after.max.ms and message.timestamp.before.max.ms allow. Correct the clock."
         )
     return TransactionError(f"While {doing}: {error.str()}.")

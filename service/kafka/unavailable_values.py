@@ -46,9 +46,9 @@ def refusal(columns: list[str], placeholder: str) -> str:
     """Return the error message for a row with the placeholder in these columns."""
     several = len(columns) > 1
     return (
-        f"{'columns' if several else 'column'} {', '.join(columns)}: Debezium does not know the "
-        f"{'values' if several else 'value'}, which an update left unchanged, and wrote {placeholder!r}: give the "
-        f"table REPLICA IDENTITY FULL in PostgreSQL, and send the row again"
+        f"{'columns' if several else 'column'} {', '.join(columns)}: Debezium does not know the unchanged "
+        f"{'values' if several else 'value'} of an updated row, and sent {placeholder!r}: set REPLICA IDENTITY FULL "
+        f"for the table in PostgreSQL, and send the row again"
     )
 
 

@@ -62,7 +62,7 @@ class ValueFormat(KeyFormat):
 
 
 KEY_REMEDY = (
-    "If keys have another format than values, say it of the table: `key.format: string`, `long`, `json` or `avro`"
+    "If keys have another format than values, set it in the table: `key.format: string`, `long`, `json` or `avro`"
 )
 
 

@@ -118,12 +118,12 @@ class LoadedJob:
                 with Path(changes).open(encoding="utf-8") as lines:
                     batches = trial.read(self._job, lines, str(changes), batch_rows)
             except (OSError, UnicodeDecodeError) as error:
-                why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+                why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
                 raise InputError(f"the file of changes {changes} cannot be read: {why}") from None
         elif isinstance(changes, Iterable):
             batches = trial.read(self._job, changes, "changes", batch_rows)
         else:
-            raise InputError(f"{changes!r} is no file of changes, nor changes: {trial.EXPECTED}")
+            raise InputError(f"{changes!r} is neither a file of changes nor a list of changes: {trial.EXPECTED}")
         if not open_:
             trial.end(query, batches)
         engine = trial.in_memory(log.warning)

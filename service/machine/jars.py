@@ -47,7 +47,7 @@ def java() -> str:
     found = found or shutil.which("java")
     if found is None:
         raise MissingJavaError(
-            "Java is needed and was not found: install a JRE 17 or newer, or point JAVA_HOME at one."
+            "Java is required but was not found: install a JRE 17 or newer, or set JAVA_HOME to its folder."
         )
     return found
 
@@ -85,12 +85,12 @@ def _lock(path: Path) -> Iterator[None]:
             yield
     except PermissionError as error:
         raise DownloadError(
-            f"No right to write {error.filename}: set XDG_CACHE_HOME to a folder of your own."
+            f"No permission to write {error.filename}: set XDG_CACHE_HOME to your own folder."
         ) from None
 
 
 def _fetch(folder: Path, product: str, text: str, modules: Sequence[Module], megabytes: int | None) -> None:
-    log.info("fetching %s into %s (once)", product, folder)
+    log.info("downloading %s to %s (only once)", product, folder)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as staging:
         jars, wanted = Path(staging, "jars"), Path(staging, "ivy.xml")
         wanted.write_text(text)
@@ -99,7 +99,7 @@ def _fetch(folder: Path, product: str, text: str, modules: Sequence[Module], meg
         command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
         code, output, error = _ran(command, _Download(product, Path(staging, "ivy"), megabytes).tell)
         if code is None:
-            raise DownloadError(_advice(folder, product, f"gave up after {_DOWNLOAD_SECONDS} s"))
+            raise DownloadError(_advice(folder, product, f"timed out after {_DOWNLOAD_SECONDS} s"))
         if code or not all(any(jars.glob(f"{name}-*.jar")) for _, name, _ in modules):
             reasons = [line.strip() for line in output.splitlines() if "WARN" in line or "ERROR" in line]
             raise DownloadError(_advice(folder, product, "\n".join(reasons[:12]) or error[-1000:]))
@@ -139,12 +139,12 @@ class _Download:
                 there += each.stat().st_size / 1e6
         if not there:
             self._since = now
-            log.info("fetching %s: asking what belongs to it", self.product)
+            log.info("downloading %s: resolving its dependencies", self.product)
         elif self.megabytes is None:
-            log.info("fetching %s: %.0f MB", self.product, there)
+            log.info("downloading %s: %.0f MB", self.product, there)
         else:
             left = (now - self._since) * max(0.0, self.megabytes - there) / there
-            log.info("fetching %s: %.0f of %d MB, %.0f s left", self.product, there, self.megabytes, left)
+            log.info("downloading %s: %.0f of %d MB, %.0f s left", self.product, there, self.megabytes, left)
 
 
 def _wanted(modules: Sequence[Module], alone: Sequence[Module], without: Sequence[str]) -> str:
@@ -164,7 +164,7 @@ def _wanted(modules: Sequence[Module], alone: Sequence[Module], without: Sequenc
 
 def _advice(folder: Path, product: str, reason: str) -> str:
     return (
-        f"{product} could not be fetched from Maven Central:\n{reason}\n"
+        f"{product} could not be downloaded from Maven Central:\n{reason}\n"
         f"Check the network and its proxy (JAVA_TOOL_OPTIONS passes settings to Java), or copy the jars of a {product} "
         f"distribution (its lib or libs folder) to {folder}."
     )
@@ -173,7 +173,9 @@ def _advice(folder: Path, product: str, reason: str) -> str:
 def _ivy() -> Path:
     found = spark_jars("ivy-*.jar")
     if not found:
-        raise DownloadError("pyspark, whose Ivy fetches jars, is not installed whole: reinstall it.")
+        raise DownloadError(
+            "the installation of pyspark is incomplete: it lacks Ivy, which downloads jars. Reinstall pyspark."
+        )
     return found[-1]
 
 

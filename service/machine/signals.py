@@ -99,7 +99,7 @@ class Signals(AskedToStop):
             pass
         threading.Event().wait(seconds)
         if self.drains:
-            log.warning("a batch is not finished %g s after the signal: it is done again at the next start", seconds)
+            log.warning("a batch has not finished %g s after the signal; it is repeated at the next start", seconds)
         if sys.stderr.isatty():
             sys.stderr.write(_SHOW_CURSOR)
         _leave()

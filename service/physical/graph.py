@@ -301,7 +301,7 @@ class _Building:
         """Yield the state of upstream joins from which inputs of this join are recomputed, at any depth."""
         for name, below in remade_inputs(node):
             place = self._places[computes(below)]
-            assert self._operators[place].level == level(node), "state is read in the stage that it belongs to"
+            assert self._operators[place].level == level(node), "an operator is in the stage of its level"
             others = [each for each, _ in remade_inputs(below)]
             yield from ((f"{name}.{own}", (place, own)) for own in ("left", "right") if own not in others)
             yield from ((f"{name}.{called}", state) for called, state in self._reads(below))

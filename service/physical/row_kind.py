@@ -52,5 +52,5 @@ def spellings(values: Mapping[bytes, int]) -> tuple[bytes, bytes, bytes, bytes]:
         words.setdefault(kind, word)
     insert, delete = words.get(RowKind.INSERT), words.get(RowKind.DELETE)
     if insert is None or delete is None:
-        raise ValueError("a row kind header needs a spelling for +I and one for -D")
+        raise ValueError("a row kind header must have a spelling for +I and a spelling for -D")
     return insert, words.get(RowKind.UPDATE_BEFORE, delete), words.get(RowKind.UPDATE_AFTER, insert), delete

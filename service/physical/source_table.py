@@ -137,15 +137,15 @@ class SourceTable:
         if self.known_as is not None:
             if _same_name(writer.name, self.known_as):
                 return None
-            return f"it is a record of type {writer.name!r}, and table {self.table} has {self.known_as!r}. {_ONE_TYPE}"
+            return f"it is a record of type {writer.name!r}, but table {self.table} has {self.known_as!r}. {_ONE_TYPE}"
         own = self._columns(frozenset())
         if own & {*writer.names} and (
             self._columns(self.primary_key) & {*writer.names} or {*writer.names} <= own or own <= {*self.primary_key}
         ):
             return None
-        rest = ", besides the key" if own & {*writer.names} else ""
+        rest = " except the key" if own & {*writer.names} else ""
         return (
-            f"it is a record of type {writer.name!r} with {', '.join(writer.names) or 'no fields'}, and has no column "
+            f"it is a record of type {writer.name!r} with {', '.join(writer.names) or 'no fields'}, but has no column "
             f"of table {self.table} (type {self.declared.name!r}){rest}: {', '.join(self.declared.names)}. {_ONE_TYPE}"
         )
 
@@ -155,8 +155,8 @@ class SourceTable:
 
 
 _ONE_TYPE = (
-    "If the topic holds several record types, name the table's, as `record: com.example.Order`: the others are then "
-    "left out"
+    "If the topic has several record types, select the table's type, for example `record: com.example.Order`; other "
+    "records are then skipped"
 )
 
 

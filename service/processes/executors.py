@@ -31,10 +31,10 @@ _TOLD_SECONDS = 10.0
 _TOO_MANY_LOST = 11
 """The exit code of the driver's JVM after executors on Kubernetes have failed repeatedly."""
 
-_MAYBE = "has the cluster cores and memory left for this job?"
+_MAYBE = "does the cluster have enough free cores and memory for this job?"
 _CRASHED = (
-    " Or do executors end as soon as they start? Then their standard error, in the work folders of the workers, "
-    "says why"
+    " Or do executors end as soon as they start? Then see their standard error, in the work folders of the workers, "
+    "for the reason"
 )
 """A standalone master restarts them indefinitely, and does not report this to the driver."""
 
@@ -61,7 +61,7 @@ def check(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
     for host, versions in sorted(found):
         for (name, there), (_, here) in zip(versions, own, strict=True):
             if there != here:
-                raise UnfitExecutorsError(f"an executor on {host} has {name} {there}, and the driver {here}")
+                raise UnfitExecutorsError(f"an executor on {host} has {name} {there}, but the driver {here}")
 
 
 def environment(_: object = None) -> Environment:

@@ -219,7 +219,7 @@ def _become(asked: bytes, descriptors: list[int]) -> NoReturn:
         # The parent has already chosen its own temporary folder.
         tempfile.tempdir = None
         option, module, *arguments = map(os.fsdecode, words.split(b"\0"))
-        assert option == "-m", f"Spark runs modules, and not {words!r}"
+        assert option == "-m", f"Spark runs modules, not {words!r}"
         _look_like(option, module, *arguments)
         sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
         sys.argv = [module, *arguments]

@@ -28,8 +28,8 @@ def check(program: str) -> None:
     if trouble := "there is no such program" if path is None else _trouble(path):
         raise SparkStartError(
             f"Spark would run its Python workers with {path or program}, which is not this process's Python: {trouble}."
-            '\nSet os.environ["PYSPARK_PYTHON"] = sys.executable before the session is made; one that is there already '
-            "is to be stopped and made anew."
+            '\nSet os.environ["PYSPARK_PYTHON"] = sys.executable before the session is created. If there is a session '
+            "already, stop it and create it again."
         )
 
 
@@ -55,6 +55,6 @@ def _trouble(path: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"it does not run ({error})"
     except ValueError:
-        return asked.stderr.strip().rpartition("\n")[2] or "it says nothing"
+        return asked.stderr.strip().rpartition("\n")[2] or "it prints no error"
     differs = (f"it has {name} {there.get(name)}, not {own}" for name, own in versions() if there.get(name) != own)
     return next(differs, "")

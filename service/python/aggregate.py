@@ -69,10 +69,10 @@ class PythonAggregate:
             except KeyError:
                 raise ValueError(f"{self.function.name}: its state has no {each.name}") from None
             except MisfitError as error:
-                what = f"{each.name} in its state is no {each.type.sql}"
+                what = f"{each.name} in its state is not {each.type.sql}"
                 raise FunctionError(f"function {self.function.name}: {what}: {error}") from None
             if columns[each.name].null_count and not each.type.nullable:
-                raise ValueError(f"{self.function.name}: {each.name} is None, but the job says NOT NULL")
+                raise ValueError(f"{self.function.name}: {each.name} is None, but the job declares it NOT NULL")
         return codec.encode(self._record, columns, len(states))
 
     def add(self, state: dict[str, Any], rows: pa.StructArray, views: Views) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class PythonAggregate:
         try:
             column = exact_values(results, of.result.arrow)
         except MisfitError as error:
-            raise FunctionError(f"function {of.name} gave no {of.result.sql}: {error}") from None
+            raise FunctionError(f"function {of.name} did not return {of.result.sql}: {error}") from None
         return codec.encode(self._results, {"result": column}, len(results))
 
     def unpack(self, packed: pa.BinaryArray) -> pa.Array:
@@ -159,7 +159,7 @@ class _Kept:
 
     @property
     def _of(self) -> GroupViews:
-        assert self.views.of is not None, "a view that is kept is somewhere"
+        assert self.views.of is not None, "a stored view has an arrangement"
         return self.views.of
 
     @property

@@ -51,10 +51,10 @@ class Caller:
             return checked(found, wanted, length)
         except MisfitError as error:
             of = self._function
-            self.fatal.error = f"function {of.name} ({of.module}:{of.attribute}) gave {error}"
+            self.fatal.error = f"function {of.name} ({of.module}:{of.attribute}) returned {error}"
             raise ValueError(str(error)) from None
         except ValueError as error:
-            raise ValueError(f"{self._function.name} gave {error}") from None
+            raise ValueError(f"{self._function.name} returned {error}") from None
 
 
 def checked(found: Any, wanted: Type, length: int) -> pa.Array:
@@ -66,11 +66,13 @@ def checked(found: Any, wanted: Type, length: int) -> pa.Array:
         column = exact_cast(_column(found, wanted), wanted.arrow)
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise MisfitError(f"a {type(found).__name__} which is no array of {wanted.sql}: {reason}") from None
+        raise MisfitError(
+            f"a value of type {type(found).__name__}, which is not an array of {wanted.sql}: {reason}"
+        ) from None
     if len(column) != length:
-        raise MisfitError(f"{len(column)} values for {length} rows")
+        raise MisfitError(f"an array of length {len(column)} instead of {length}")
     if not wanted.nullable and column.null_count:
-        raise ValueError(f"NULL, but the job says {wanted.sql} NOT NULL")
+        raise ValueError(f"NULL, but the job declares {wanted.sql} NOT NULL")
     return column
 
 
@@ -79,7 +81,7 @@ def _column(found: Any, wanted: Type) -> pa.Array:
     if isinstance(found, pa.Array | pa.ChunkedArray):
         return one_array(found)
     if isinstance(found, str | bytes | Mapping):
-        raise MisfitError("it is one value")
+        raise MisfitError("it is a single value")
     if getattr(found, "dtype", None) not in (None, np.dtype(object)):
         return one_array(pa.array(found))
     return exact_values(list(found), wanted.arrow)

@@ -33,9 +33,9 @@ class Code:
     def at(cls, path: Path) -> Code:
         """Return the code in a folder or a wheel. Raises FunctionError if there is none."""
         if not path.exists():
-            raise FunctionError(f"there is no folder or wheel {path}")
+            raise FunctionError(f"the folder or wheel {path} does not exist")
         if path.is_file() and path.suffix != ".whl":
-            raise FunctionError(f"{path} is no folder and no wheel (.whl)")
+            raise FunctionError(f"{path} is neither a folder nor a wheel (.whl)")
         digest = hashlib.sha256()
         for name, file in [("", path)] if path.is_file() else _files(path):
             digest.update(f"{name}\0{file.stat().st_size}\0".encode() + file.read_bytes())
@@ -71,7 +71,9 @@ class Code:
             sys.dont_write_bytecode = writes
         origin = str(getattr(found, "__file__", None) or getattr(found, "__path__", [""])[0])
         if not _is_in(origin, place):
-            raise FunctionError(f"{module} is a module of Python or of a library, {origin}: give yours another name")
+            raise FunctionError(
+                f"{module} is a module of Python or of a library, {origin}: use another name for your module"
+            )
         if not hasattr(found, attribute):
             raise FunctionError(f"{module} has no {attribute}")
         return getattr(found, attribute)

@@ -86,7 +86,7 @@ def exact_cast(found: pa.Array, wanted: pa.DataType) -> pa.Array:
     except pa.ArrowException as error:
         raise MisfitError(" ".join(str(error).split())) from None
     if not back.equals(found) or (wanted == pa.float32() and pc.any(_too_large(found, cast)).as_py()):
-        raise MisfitError("it has values that are not exactly of that type")
+        raise MisfitError("it has values that the type cannot represent exactly")
     return cast
 
 

@@ -76,7 +76,7 @@ class PythonFunction:
         except FunctionError as error:
             raise FunctionError(f"function {self.name}: {error}") from None
         if not callable(found):
-            raise FunctionError(f"function {self.name}: {self.module}:{self.attribute} is no function")
+            raise FunctionError(f"function {self.name}: {self.module}:{self.attribute} is not a function")
         if self.kind == "aggregate" and (missing := [each for each in _METHODS if not hasattr(found, each)]):
             raise FunctionError(f"function {self.name}: {self.module}:{self.attribute} has no method {missing[0]}")
         called: Callable[..., Any] = found

@@ -83,9 +83,9 @@ class Elements:
         try:
             found = exact_values(values, type_.arrow)
         except MisfitError as error:
-            raise FunctionError(f"the view {self.of.name} holds {type_.sql}: {error}") from None
+            raise FunctionError(f"the view {self.of.name} stores {type_.sql}: {error}") from None
         if found.null_count and not type_.nullable:
-            raise ValueError(f"the view {self.of.name} holds {type_.sql} without NULL")
+            raise ValueError(f"the view {self.of.name} stores {type_.sql} NOT NULL, but a value is None")
         return found
 
 

@@ -62,8 +62,8 @@ class CheckpointMismatchError(RunError):
         lines = "\n".join(f"  {line}" for line in changed)
         super().__init__(
             f"the checkpoint {folder} belongs to another plan:\n{lines}\n"
-            "`rowkind diff` says what can stay. `rowkind run --upgrade` keeps that and rebuilds the rest from the "
-            "topics; it changes only those rows of the result topics that have become different."
+            "`rowkind diff` shows which sinks can stay. `rowkind run --upgrade` keeps these and rebuilds the others "
+            "from the topics. It changes only those rows of the result topics that differ."
         )
 
 
@@ -74,8 +74,9 @@ class ParallelismError(RunError):
 
     def __init__(self, query: str, before: int, after: int) -> None:
         super().__init__(
-            f"the state of query {query} lies in {before} partitions, and the job says `parallelism: {after}`.\n"
-            "`rowkind rescale` moves it there; `rowkind run --upgrade` does the same and goes on."
+            f"the state of query {query} was written with `parallelism: {before}`, but the job has "
+            f"`parallelism: {after}`.\n"
+            "`rowkind rescale` moves the state; `rowkind run --upgrade` does the same and then runs the job."
         )
 
 
@@ -87,13 +88,13 @@ class CheckpointFolderError(RunError):
     def __init__(self, folder: str, reason: str, *, savepoint: bool = False) -> None:
         self.folder = folder
         self.reason = reason
-        advice = "Point `checkpoint` at a folder that this process may make and write to."
+        advice = "Point `checkpoint` at a folder that this process can create and write."
         if savepoint:
-            advice = "Name a folder for the savepoint that this process may make, read and write to."
+            advice = "Use a savepoint folder that this process can create, read and write."
         if any(words in reason for words in _WITHOUT_JARS):
             advice = (
-                "Spark lacks the jars of that file system. Put them beside its own, into the folder `jars` of pyspark, "
-                "of the version that hadoop-client-api has there. Those of s3a:// are fetched."
+                "Spark lacks the jars of this file system. Copy them to pyspark's folder `jars`, in the same version "
+                "as the hadoop-client-api there. Those of s3a:// are downloaded automatically."
             )
         what = "savepoint" if savepoint else "checkpoint"
         super().__init__(f"the {what} {folder} cannot be used: {reason}\n{advice}")
@@ -107,9 +108,9 @@ class CheckpointTornError(RunError):
     def __init__(self, folder: str, what: str) -> None:
         self.folder = folder
         super().__init__(
-            f"the checkpoint {folder} is not whole: {what}.\n"
-            "`rowkind run --reset-state` builds the state anew from the topics; it changes only those rows of the "
-            "result topics that are different."
+            f"the checkpoint {folder} is incomplete: {what}.\n"
+            "`rowkind run --reset-state` rebuilds the state from the topics. It changes only those rows of the result "
+            "topics that differ."
         )
 
 
@@ -120,12 +121,12 @@ class SavepointError(RunError):
 
 
 class DeadLettersError(RunError):
-    """The share of records that are not valid rows exceeds the job's `max_ratio`."""
+    """Too many records are not valid rows (`max_ratio`). Fix the table's declaration in the job, or the producer."""
 
     def __init__(self, share: str, most: float) -> None:
         super().__init__(
-            f"{share} The job says `max_ratio: {most:g}`, so it has stopped; nothing is lost, and the next start goes "
-            "on behind what was read."
+            f"{share} The job has `max_ratio: {most:g}`, so it has stopped. Nothing is lost; the next start continues "
+            "after the records that were read."
         )
 
 
@@ -149,18 +150,14 @@ class StrangeCheckpointError(RunError):
     def __init__(self, folder: str) -> None:
         self.folder = folder
         super().__init__(
-            f"the result topics were written from another checkpoint after {folder} was, and it cannot be gone on "
-            "from.\n"
-            "Put the later one back, or let `rowkind run --reset-state` build the state anew from the topics; it "
-            "changes only those rows of the result topics that are different."
+            f"the result topics were last written from another checkpoint, so the job cannot continue from {folder}.\n"
+            "Restore the later checkpoint, or use `rowkind run --reset-state`, which rebuilds the state from the "
+            "topics. It changes only those rows of the result topics that differ."
         )
 
 
 class ReplayError(RunError):
-    """A checkpoint is older than the results, and the batches since then cannot be replayed exactly.
-
-    `rebuilds`: whether the state can be rebuilt without losing a row, because the query's topics are complete.
-    """
+    """A checkpoint is older than the results, and the batches since then cannot be replayed exactly."""
 
     exit_code = REFUSED
 
@@ -168,22 +165,23 @@ class ReplayError(RunError):
         self.query = query
         self.why = why
         self.rebuilds = rebuilds
+        """Whether the state can be rebuilt without losing a row, because the query's topics are complete."""
         super().__init__(f"{self.cause}.\n{self.remedy}")
 
     @property
     def cause(self) -> str:
         """What is wrong."""
         return (
-            f"the checkpoint or savepoint of query {self.query} is older than the result topics, and the batches that "
-            f"were written since cannot be replayed: {self.why}"
+            f"the checkpoint or savepoint of query {self.query} is older than the result topics, and the batches "
+            f"written since cannot be replayed: {self.why}"
         )
 
     @property
     def remedy(self) -> str:
         """What to do."""
         return (
-            "Use a later savepoint, or let `rowkind run --reset-state` build the state anew from the topics; it "
-            "changes only those rows of the result topics that are different."
+            "Use a later savepoint, or use `rowkind run --reset-state`, which rebuilds the state from the topics. It "
+            "changes only those rows of the result topics that differ."
         )
 
 
@@ -193,38 +191,39 @@ class LostProgressError(ReplayError):
     @property
     def cause(self) -> str:
         """What is wrong."""
-        return f"{self.why}, so that nobody knows which batches of query {self.query} are written"
+        return f"{self.why}, so it is unknown which batches of query {self.query} were written"
 
     @property
     def remedy(self) -> str:
         """What to do."""
         return (
-            "Let `rowkind run --reset-state` build the state anew from the topics; it changes only those rows of the "
-            "result topics that are different. Or point `checkpoint` and the sinks somewhere new."
+            "Use `rowkind run --reset-state`, which rebuilds the state from the topics. It changes only those rows of "
+            "the result topics that differ. Or use a new `checkpoint` and new topics for the sinks."
         )
 
 
 class LostResultError(RunError):
-    """Result topics lack rows that a query has written to them, or have them in other partitions.
-
-    `harms` maps each topic to what happened to it. `rebuilds`: a rebuild is requested, and loses no row. `lacking` says
-    why a rebuild requested by the job file would lose rows.
-    """
+    """Result topics lack rows that a query has written to them, or have them in other partitions."""
 
     exit_code = REFUSED
 
     def __init__(self, query: str, harms: Mapping[str, str], lacking: str, *, rebuilds: bool) -> None:
+        """Create the error.
+
+        `harms` maps each topic to what happened to it. `rebuilds`: a rebuild is requested, and loses no row. `lacking`
+        says why a rebuild requested by the job file would lose rows.
+        """
         self.query = query
         self.topics = tuple(harms)
         self.why = self.cause = ", and ".join(f"topic {name} {harm}" for name, harm in harms.items())
         self.rebuilds = rebuilds
-        refused = f"The query is not rebuilt as `on_lost` says: {lacking}. " if lacking else ""
-        kept = "Let the topic keep all records (retention.ms=-1, retention.bytes=-1). " if "first" in self.why else ""
+        refused = f"The query cannot be rebuilt, as `on_lost: rebuild` requests: {lacking}. " if lacking else ""
+        kept = "Make the topic keep all records (retention.ms=-1, retention.bytes=-1). " if "first" in self.why else ""
         super().__init__(
-            f"{self.why} since query {query} wrote there, so the topic is not the result of the query any more.\n"
-            f"{refused}{kept}`rowkind run --upgrade` rebuilds the query from its source topics and writes what is "
-            "missing; with `on_lost: rebuild` in the sink the job does so by itself. With `on_lost: ignore` the query "
-            "goes on, and the topic stays as it is."
+            f"{self.why} since query {query} wrote there, so the topic no longer equals the query's result.\n"
+            f"{refused}{kept}`rowkind run --upgrade` rebuilds the query from its source topics and writes the missing "
+            "rows; with `on_lost: rebuild` in the sink, the job does so by itself. With `on_lost: ignore`, the query "
+            "continues, and the topic stays as it is."
         )
 
 
@@ -237,10 +236,10 @@ class TopicsHeldError(RunError):
         self.topics = tuple(topics)
         one = len(topics) == 1
         super().__init__(
-            f"topic{'' if one else 's'} {', '.join(topics)} hold{'s' if one else ''} rows already, and there is no "
-            f"checkpoint that says where they come from.\n"
-            "If it was lost, or the sink is new, `rowkind run --upgrade` builds the state anew, then takes back what"
-            " should not be there and adds what is missing. If the rows are somebody else's, name another topic."
+            f"topic{'' if one else 's'} {', '.join(topics)} already ha{'s' if one else 've'} rows, but there is no "
+            f"checkpoint from which they were written.\n"
+            "If the checkpoint was lost, or the sink is new, use `rowkind run --upgrade`: it rebuilds the state, then "
+            "retracts wrong rows and adds missing ones. If another application wrote the rows, use another topic."
         )
 
 
@@ -252,7 +251,8 @@ class SupersededError(RunError):
         self.query = query
         super().__init__(
             f"a later run of job {job} has taken over the checkpoint of query {query}, so this one has stopped.\n"
-            "Run one instance of a job at a time. Nothing is lost or written twice: the later one goes on from here."
+            "Run only one instance of a job at a time. Nothing is lost or written twice: the later run continues from "
+            "here."
         )
 
 
@@ -261,8 +261,8 @@ class SessionStoppedError(RunError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the Spark session was stopped while the job ran in it. Nothing is lost: the batch that was under way is "
-            "done again at the next start. Where the session is your own, stop the job before it."
+            "the Spark session was stopped while the job ran in it. Nothing is lost: the unfinished batch is repeated "
+            "at the next start. In a program with its own session, stop the job before the session."
         )
 
 
@@ -273,10 +273,10 @@ class TopicGoneError(RunError):
 
     def __init__(self, query: str, why: str, seconds: float) -> None:
         super().__init__(
-            f"query {query} has waited for {seconds:.0f} s for a topic that was there before: {why}\n"
-            "If the topic was deleted for good, take its table or sink out of the job. If it is made again, start the "
-            "job then: `rowkind run --reset-state` builds state and results from what the topics hold, and with "
-            "`on_recreated: restart` in the table's `start` a running job does so by itself."
+            f"query {query} has waited {seconds:.0f} s for a topic that existed before: {why}\n"
+            "If the topic was deleted permanently, remove its table or sink from the job. If you create it again, then "
+            "start the job with `rowkind run --reset-state`, which rebuilds state and results from the topics. With "
+            "`on_recreated: restart` in the table's `start`, a running job does so by itself."
         )
 
 
@@ -285,20 +285,19 @@ class RebuildError(RunError):
 
 
 class QueryFailedError(RunError):
-    """A streaming query stopped by itself.
-
-    `reason` is the message of the exception that a task raised, and `error` its class if it is one of Rowkind's.
-    """
+    """A streaming query stopped by itself."""
 
     def __init__(self, query: str, reason: str, error: type[RowkindError] | None) -> None:
         self.query = query
         self.reason = reason
+        """The message of the exception that a task raised."""
         self.error = error
+        """The class of the exception, if it is one of Rowkind's."""
         self.passes = error is not None and error.retryable
         """Whether the same batch may succeed when it is repeated."""
-        again = "" if error is None or error.retryable else ", and would fail likewise: mend the cause first"
+        again = "" if error is None or error.retryable else ". It would fail again: fix the cause first"
         super().__init__(
-            f"query {query} failed: {reason}\nIts batch was not committed, and is done again at the next start{again}."
+            f"query {query} failed: {reason}\nIts batch was not committed, and is repeated at the next start{again}."
         )
 
 
@@ -311,7 +310,7 @@ class WorkerBugError(QueryFailedError):
         super().__init__(query, raised, None)
         message = (
             f"query {query} failed: {raised}.\nThis is a bug in Rowkind, not in your job. Nothing is lost: the batch "
-            "was not committed, and is done again at the next start. Please report this message, with the job file but "
+            "was not committed, and is repeated at the next start. Please report this message, with the job file but "
             "without its secrets, at https://github.com/rowkind/rowkind/issues"
         )
         self.args = (message,)

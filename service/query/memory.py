@@ -228,5 +228,5 @@ class Fold:
         """Every row, repeated by its number of occurrences."""
         if self._keyed:
             return list(self._by_key.values())
-        assert all(count > 0 for count in self._rows.values()), "a result never takes back a row that it did not give"
+        assert all(count > 0 for count in self._rows.values()), "a result retracts only rows that it contains"
         return [self._sent[row] for row in self._rows.elements()]

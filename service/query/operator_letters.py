@@ -43,7 +43,7 @@ class UnmatchedLetters:
         """Return the dead letter of each of these retractions that reached the operator."""
 
         def why(kind: RowKind, _at: int) -> str:
-            return f"{kind.symbol} of a row that is not there (never inserted, already gone, or expired)"
+            return f"{kind.symbol} of a row that does not exist (never inserted, already deleted, or expired)"
 
         return _letters(self.node, lost, "UnmatchedRetraction", why)
 
@@ -57,13 +57,13 @@ class LateLetters:
     def __call__(self, late: Changes, watermark: int) -> pa.BinaryArray:
         """Return the dead letter of each of these changes, at this watermark in ms."""
         of = clock(self.node)
-        assert of is not None, "without a watermark nothing is late"
+        assert of is not None, "late rows exist only with a watermark"
         over = Lateness(self.node).times(late)
 
         def why(kind: RowKind, at: int) -> str:
             return (
-                f"{kind.symbol} of a row that is late: all that it could change was over at {_moment(int(over[at]))}, "
-                f"and the watermark of {of.name} had come to {_moment(watermark)}"
+                f"{kind.symbol} of a late row: all results that it could change were final at "
+                f"{_moment(int(over[at]))}, and the watermark of {of.name} was at {_moment(watermark)}"
             )
 
         return _letters(self.node, late, "LateRow", why)

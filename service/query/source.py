@@ -100,7 +100,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the blocks of one task as they are made."""
         from rowkind.service.kafka.reading import worker_reading  # noqa: PLC0415 -- see the module's docstring
 
-        assert isinstance(partition, ReadTask), "partitions are this reader's own"
+        assert isinstance(partition, ReadTask), "Spark passes partitions that this reader has returned"
         freeze_long_lived_objects("read")
         reading = worker_reading(self._option)
         blocks = reading.blocks(

@@ -91,7 +91,7 @@ class TaskWriter:
 def _batch_partition(now: int) -> BatchPartition:
     """Return the batch and partition of this task. Spark passes the batch number only in these local properties."""
     context = TaskContext.get()
-    assert context is not None, "a task is asked"
+    assert context is not None, "this code runs in a task"
     batch = context.getLocalProperty("streaming.sql.batchId")
     checkpoint = context.getLocalProperty("sql.streaming.queryId")
     assert batch is not None, "a streaming task has a batch number"

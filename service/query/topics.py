@@ -30,7 +30,7 @@ class Connection:
 
 def connect(job: Job) -> Connection:
     """Return the connection of a job that has a `kafka` section."""
-    assert job.kafka is not None, "the command line checks that a job to be run has a kafka section"
+    assert job.kafka is not None, "the command line has checked that the job has a `kafka` section"
     return Connection(job.brokers, open_registry(job))
 
 

@@ -93,7 +93,7 @@ def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_ro
             raise InputError(f"{name}:{number}: {problem}") from None
         if isinstance(found, int):
             if clock is not None and found < clock:
-                raise InputError(f"{name}:{number}: the clock goes back")
+                raise InputError(f"{name}:{number}: the clock must not go back")
             clock = found
         if isinstance(found, int) or not room:
             # The first batch exists whether or not any change precedes the first clock.
@@ -144,7 +144,7 @@ def _line(job: Job, records: dict[str, Record], number: int, line: str | Mapping
     if not isinstance(change, Mapping) or not isinstance(change.get("row"), Mapping):
         raise ValueProblem(EXPECTED)
     if extra := [each for each in change if each not in ("table", "op", "row")]:
-        raise ValueProblem(f"{extra[0]!r} is not known here: {EXPECTED}")
+        raise ValueProblem(f"unknown key {extra[0]!r}: {EXPECTED}")
     table, symbol = change.get("table"), change.get("op")
     if table not in job.tables:
         raise ValueProblem(f"there is no table {table!r}{near(str(table), job.tables)}")
@@ -166,9 +166,9 @@ def _parsed(text: str) -> Any:
     try:
         return parse_line(text.strip())
     except json.JSONDecodeError as error:
-        raise ValueProblem(f"this is not JSON, column {error.colno}: {error.msg}") from None
+        raise ValueProblem(f"the line is not JSON, column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
-        raise ValueProblem(f"this is not JSON: {error}") from None
+        raise ValueProblem(f"the line is not JSON: {error}") from None
 
 
 def in_memory(warn: Callable[[str], None]) -> Engine:
@@ -176,9 +176,9 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
 
     def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
         def unmatched(node: str, changes: Changes) -> None:
-            text = f"{node}: {len(changes)} retraction(s) found no row to take back"
+            text = f"{node}: {len(changes)} retraction(s) found no row to retract"
             if job.unmatched == "fail":
-                raise UnmatchedError(f"{text}, and the job says `unmatched: fail`")
+                raise UnmatchedError(f"{text}, and the job has `unmatched: fail`")
             warn(text)
 
         def broken(promise: Broken) -> None:
@@ -187,10 +187,10 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
             warn(str(promise))
 
         def failed(of: str, left_out: LeftOut) -> None:
-            warn(f"{of}: {len(left_out.reasons)} row(s) left out: {left_out.reasons[0]}")
+            warn(f"{of}: {len(left_out.reasons)} row(s) dropped: {left_out.reasons[0]}")
 
         def late(node: str, changes: Changes) -> None:
-            warn(f"{node}: {len(changes)} change(s) left out that came too late")
+            warn(f"{node}: {len(changes)} late change(s) dropped")
 
         engine = MemoryEngine(sink, unmatched=unmatched, broken=broken, failed=failed, late=late)
         now = 0

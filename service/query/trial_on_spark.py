@@ -140,6 +140,6 @@ def _report(blocks: Sequence[Block], warn: Callable[[str], None]) -> None:
         for sample, value in block.counters.items():
             name, labels = parse(sample)
             if name == "rowkind_unmatched_retractions_total" and value:
-                warn(f"{labels['operator']}: {value:.0f} retraction(s) found no row to take back")
+                warn(f"{labels['operator']}: {value:.0f} retraction(s) found no row to retract")
             if name == "rowkind_late_rows_total" and value:
-                warn(f"{labels['operator']}: {value:.0f} change(s) left out that came too late")
+                warn(f"{labels['operator']}: {value:.0f} late change(s) dropped")

@@ -39,7 +39,7 @@ class StartedJob:
     def __init__(self, job: Job, spark: SparkSession, rebuild: Rebuild) -> None:
         """Check the job and its topics, and start it. Raises RowkindError if they are invalid."""
         job.check_runnable()
-        assert job.checkpoint is not None, "as checked"
+        assert job.checkpoint is not None, "checked above"
         self._asked = AskedToStop()
         self._monitor = Monitor(job.name, version(), pyspark.__version__, java_version())
         with self._monitor.waiting.watched():

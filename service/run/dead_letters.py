@@ -148,7 +148,7 @@ def _chosen(job: Job, there: Iterable[Letter], places: Collection[str]) -> list[
         if place not in found:
             raise LetterError(
                 f"there is no dead letter {place} of job {job.name} in topic {_topic(job)}: "
-                f"`rowkind dead-letters list` has them"
+                f"`rowkind dead-letters list` lists them"
             )
     return [found[place] for place in places]
 
@@ -156,8 +156,8 @@ def _chosen(job: Job, there: Iterable[Letter], places: Collection[str]) -> list[
 def _original(kafka: KafkaSettings, letter: Letter) -> OneRecord:
     if letter.origin is None:
         raise LetterError(
-            f"dead letter {letter.place} is of a row that came to {letter.told.get('stage')} from another operator, "
-            f"and of no one record that could be sent back"
+            f"dead letter {letter.place} cannot be replayed: operator {letter.told.get('stage')} received this row "
+            f"from another operator, so no single source record corresponds to it"
         )
     if letter.told.get("exception.class.name") != "UnmatchedRetraction":
         return replace(letter.record, timestamp=int(letter.told.get("timestamp", -1)))
@@ -165,14 +165,14 @@ def _original(kafka: KafkaSettings, letter: Letter) -> OneRecord:
     original = record_at(kafka, topic, partition, offset)
     if original is None:
         raise LetterError(
-            f"dead letter {letter.place} is of the record at offset {offset} of partition {partition} of topic "
-            f"{topic}, which is not there any more"
+            f"dead letter {letter.place} cannot be replayed: its record, at offset {offset} of partition {partition} "
+            f"of topic {topic}, no longer exists"
         )
     return original
 
 
 def _send(producer: Producer, letter: Letter, original: OneRecord) -> None:
-    assert letter.origin is not None, "it has an original"
+    assert letter.origin is not None, "the letter has an original record"
     topic, partition, _ = letter.origin
     time = max(0, original.timestamp)
     push(producer, topic, original.value, original.key, partition, timestamp=time, headers=list(original.headers))
@@ -180,7 +180,7 @@ def _send(producer: Producer, letter: Letter, original: OneRecord) -> None:
 
 def _topic(job: Job) -> str:
     if job.dead_letters.topic is None:
-        raise LetterError("the job has no dead letter topic: `dead_letters: {topic: …}` names one")
+        raise LetterError("the job has no dead letter topic: set `dead_letters: {topic: …}`")
     return job.dead_letters.topic
 
 

@@ -83,7 +83,7 @@ def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedT
     Raises:
         RowkindError: With a message for the person on call.
     """
-    assert job.checkpoint is not None, "whoever runs a job checks that it has a checkpoint"
+    assert job.checkpoint is not None, "the caller has checked that the job has a checkpoint"
     with (
         tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
         LagWatch(monitor) as lags,
@@ -115,7 +115,7 @@ def _tracing(job: str) -> Iterator[Traces | None]:
     try:
         from rowkind.service.monitoring.traces import Traces  # noqa: PLC0415 -- its libraries need not be there
     except ImportError:
-        log.warning("%s asks for traces, and OpenTelemetry is not installed: pip install 'rowkind[traces]'", asked)
+        log.warning("%s requests traces, but OpenTelemetry is not installed: pip install 'rowkind[traces]'", asked)
         yield None
     else:
         with closing(Traces(job)) as traces:
@@ -144,18 +144,20 @@ class Life:
     def live(self, spark: SparkSession, rebuild: Rebuild, *, moves: bool = False) -> None:
         """Start the queries in a session, and supervise them until they stop; with `moves`, only move their state."""
         if "folder" in (self.job.registry or {}) and not is_local(spark.sparkContext.master):
-            log.warning("schemas are read from a folder: every machine of the cluster must have it at this path")
+            log.warning(
+                "schemas are read from a folder: every machine of the cluster must have the folder at the same path"
+            )
         with self.monitor.waiting.on("checkpoint", f"the checkpoint {self.checkpoint}"):
             there = whole(spark, self.folder)
         if not there:
-            raise SavepointError("the job was to begin with a savepoint, and got not all of it: give --from again")
+            raise SavepointError("the checkpoint is an incomplete copy of a savepoint: run again with --from")
         while True:
             try:
                 _Queries(spark, self).live(rebuild, moves=moves)
             except (ReplayError, LostResultError) as error:
                 if moves or not error.rebuilds:
                     raise
-                log.warning("query %s: %s; the state is rebuilt from the topics", error.query, error.cause)
+                log.warning("query %s: %s; rebuilding the state from the topics", error.query, error.cause)
                 checkpoint = Checkpoint(spark, f"{self.folder}/{error.query}")
                 # A task of this run may write to a recreated progress topic, and must not be taken for a later run's.
                 run = next_run(*checkpoint.runs())
@@ -296,7 +298,7 @@ class _Queries:
                 raise CheckpointMismatchError(checkpoint.folder, [TWICE])
             checkpoint.settle()
             for file in checkpoint.mend():
-                log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
+                log.warning("query %s: removed the incomplete file %s; its batch is repeated", name, file)
         job, kafka = self.life.job, self.life.connection.kafka
         topics = WrittenTopics.of(job, name, whole, kafka, checkpoint, requested=requested)
         self.life.watch.add(topics)
@@ -317,7 +319,7 @@ class _Queries:
     def _brought_up(self, name: str, whole: Graph, checkpoint: Checkpoint) -> Deployment:
         """Return how a query with a claimed checkpoint runs, once its state has the job's number of partitions."""
         there = checkpoint.contents()
-        assert there is not None, "it was claimed"
+        assert there is not None, "the checkpoint was claimed"
         at = Deployment(
             self.life.job,
             name,
@@ -360,6 +362,6 @@ def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents])
 def _topics(job: Job, of: PlannedQueries, connection: Connection) -> None:
     """Create and check the topics of these queries."""
     for name in create(job, of, connection):
-        log.info("made topic %s", name)
+        log.info("created topic %s", name)
     for advice in check(job, of, connection):
         log.warning("%s", advice)

@@ -133,7 +133,7 @@ class Supervisor:
         """Wait until lost Spark may be started again. Raises `error` if it has been lost too often."""
         if self.losses == _MOST_RESTARTS:
             raise error
-        log.warning("%s; it is started again", error)
+        log.warning("%s; Spark is restarted", error)
         self.monitor.all_wait(str(error))
         again = time.monotonic() + 2**self.losses - 1
         self.losses += 1
@@ -187,7 +187,7 @@ class Supervisor:
 
     def _cut_over(self, each: Running, cut_over: CutOver) -> None:
         try:
-            with self.monitor.works.work(f"query {each.name} brings its result topics up to date", ""):
+            with self.monitor.works.work(f"query {each.name} updates its result topics", ""):
                 cut_over.end()
                 each.topics.renew()
         except RowkindError as error:
@@ -201,9 +201,11 @@ class Supervisor:
         """Recompute state that cannot be loaded, from the state one batch earlier."""
         batch = each.checkpoint.back()
         if batch is None:
-            why = f"state cannot be loaded ({damage}), nor any before it"
+            why = f"neither the state nor an earlier one can be loaded ({damage})"
             self._fail(each, CheckpointTornError(each.checkpoint.folder, why))
-        log.warning("query %s: the state after batch %d is torn (%s); it is done again", each.name, batch, damage)
+        log.warning(
+            "query %s: the state after batch %d is damaged (%s); the batch is repeated", each.name, batch, damage
+        )
         self._begin(each)
 
     def _begin(self, each: Running) -> None:
@@ -229,7 +231,7 @@ class Supervisor:
         each.again = now + (0 if away else _AWAITED_SECONDS if system is not None else 2**each.restarts)
         each.restarts += not away and system is None
         if system is None or news:
-            log.warning("query %s: %s; it is started again", each.name, reason.partition("\n")[0].rstrip("."))
+            log.warning("query %s: %s; the query is restarted", each.name, reason.partition("\n")[0].rstrip("."))
             self.monitor.waits(each.name, reason, remedy(failure))
 
     def _give_up_in_time(self, each: Running, failure: RowkindError) -> None:
@@ -268,8 +270,8 @@ class Supervisor:
 
     def _retry(self, each: Running) -> None:
         """Start a query again once its time has come and Kafka answers."""
-        assert each.again is not None, "it has failed"
-        assert each.failure is not None, "as above"
+        assert each.again is not None, "the query has failed"
+        assert each.failure is not None, "the query has failed"
         if self.outage.seconds > self._limit:
             self._fail(each, each.failure)
         self._give_up_in_time(each, each.failure)

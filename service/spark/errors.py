@@ -26,7 +26,7 @@ from rowkind.errors import REFUSED, RowkindError
 
 
 class SparkStartError(RowkindError):
-    """Spark cannot start: there is no Java, or none that runs it. Install Java 17 or newer, or correct JAVA_HOME."""
+    """Spark cannot start, here or on its cluster. Fix the Java, address or permission that the message names."""
 
 
 class CrashedExecutorsError(RowkindError):
@@ -44,8 +44,8 @@ class UnfitExecutorsError(RowkindError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"{reason}.\nGive the executors the same Python with the same libraries, at the same path or where "
-            "PYSPARK_PYTHON says: best by the very same image."
+            f"{reason}.\nGive the executors the same Python with the same libraries, at the same path or at the path "
+            "in PYSPARK_PYTHON. The same container image is the best way."
         )
 
 
@@ -57,17 +57,17 @@ class SparkLostError(RowkindError):
     def __init__(self, code: int) -> None:
         self.code = code
         how = f"was ended by signal {code - 128}" if code > 128 else f"ended with code {code}"
-        why = "; the system does that when memory runs out, see `memory`" if code == 128 + signal.SIGKILL else ""
-        super().__init__(f"Spark's Java {how}{why}")
+        why = "; the system does so if memory runs out: see `memory`" if code == 128 + signal.SIGKILL else ""
+        super().__init__(f"Spark's Java process {how}{why}")
 
 
 class SourceLostError(RowkindError):
-    """The process that Spark starts to find out what a source offers ends on every request."""
+    """The process that Spark starts to look for new records of a source ends on every request. Restart the job."""
 
     retryable = True
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"Spark's process that says what a source offers ends each time ({why})")
+        super().__init__(f"Spark's process that looks for new records of a source ends on every request ({why})")
 
 
 class OperatorFailedError(RowkindError):
@@ -92,12 +92,15 @@ class StateDamagedError(OperatorFailedError):
 _WORDS = (
     (
         re.compile(r"Python in worker has different version: (\S+) than that in driver: (\d[\d.]*\d)"),
-        "an executor has Python {0}, and the driver {1}",
+        "an executor has Python {0}, but the driver {1}",
     ),
     (re.compile(r'Cannot run program "([^"]+)"'), "an executor has no {0}"),
     (re.compile(r"No module named '?([\w.]+)"), "an executor lacks the Python module {0}"),
-    (re.compile(r"Error from python worker:\n.*?([^\n]+)\nPYTHONPATH was", re.DOTALL), "Python fails there: {0}"),
-    (re.compile(r"stopped SparkContext"), "the cluster cannot start executors, as the logs of its workers should tell"),
+    (
+        re.compile(r"Error from python worker:\n.*?([^\n]+)\nPYTHONPATH was", re.DOTALL),
+        "Python fails on an executor: {0}",
+    ),
+    (re.compile(r"stopped SparkContext"), "the cluster cannot start executors: see the logs of its workers"),
 )
 """Spark's texts when a Python worker cannot be started, and their meaning."""
 

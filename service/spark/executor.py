@@ -48,7 +48,7 @@ def told(environment: Mapping[str, str], folder: str) -> list[str]:
     """Return the command for Spark's `environment`, with temporary files in `folder`. Raises SparkStartError."""
     if missing := [name for name in (*_ARGUMENTS.values(), _MEMORY) if not environment.get(name)]:
         raise SparkStartError(
-            f"there is no {missing[0]}: Spark starts executors by itself, in pods, for `rowkind run --master k8s://…`."
+            f"{missing[0]} is not set: only Spark itself starts executors, in pods, for `rowkind run --master k8s://…`."
         )
     numbers = sorted(int(name.removeprefix(_OPTION)) for name in environment if name.startswith(_OPTION))
     jars = str(Path(pyspark.__file__).parent / "jars" / "*")

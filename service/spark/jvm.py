@@ -106,7 +106,7 @@ def java() -> str:
     if found is None:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the path"
         raise SparkStartError(
-            f"Spark needs Java, and {where}: install a JRE 17 or newer, or set JAVA_HOME to where it is."
+            f"Spark needs Java, but {where}: install a JRE 17 or newer, or set JAVA_HOME to its folder."
         )
     return found
 
@@ -270,7 +270,7 @@ class _Jvm:
 
     def leave(self) -> None:
         """Let the forking process end, once all its forked processes have ended."""
-        assert self.forks.stdin is not None, "it is piped"
+        assert self.forks.stdin is not None, "the process has a pipe as standard input"
         self.forks.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self.forks.wait(_LAST_WORDS_SECONDS)
@@ -286,7 +286,9 @@ class _Jvm:
         self.forks.kill()
         self.leave()
         _running.clear()
-        raise SparkStartError(f"Spark did not start with {self.program}, which must be Java 17 or newer; see above.")
+        raise SparkStartError(
+            f"Spark did not start with {self.program}, which must be Java 17 or newer. See the output above."
+        )
 
 
 _running: list[_Jvm] = []

@@ -61,8 +61,8 @@ def check(jvm: Any, master: str) -> None:
     conf = jvm.org.apache.spark.SparkConf()
     if not any(conf.contains(name) for name in _IMAGES):
         raise SparkStartError(
-            f"executors have no image: set {_IMAGES[1]} in spark-defaults.conf, where SPARK_CONF_DIR points, best to "
-            "the image that runs the driver."
+            f"executors have no image: set {_IMAGES[1]} in spark-defaults.conf, in the folder SPARK_CONF_DIR. The best "
+            "value is the driver's image."
         )
     namespace = conf.get(_NAMESPACE, _USUAL)
     try:
@@ -70,11 +70,11 @@ def check(jvm: Any, master: str) -> None:
             missing = [verb for verb in _VERBS if not _may(jvm, client, namespace, verb)]
             if missing:
                 raise SparkStartError(
-                    f"Kubernetes does not let this driver {', '.join(missing)} pods in the namespace {namespace}: give "
-                    f"its service account a Role there with pods: [{', '.join(_VERBS)}], or set {_NAMESPACE}."
+                    f"Kubernetes does not allow this driver to {', '.join(missing)} pods in the namespace {namespace}: "
+                    f"give its service account a Role there with pods: [{', '.join(_VERBS)}], or set {_NAMESPACE}."
                 )
             if (refusal := _refusal(jvm, client, conf)) and refusal[0] == _NOT_FOUND:
-                raise SparkStartError(f"Kubernetes has no such place for executors: {refusal[1]}; set {_NAMESPACE}.")
+                raise SparkStartError(f"Kubernetes cannot place the executors: {refusal[1]}; set {_NAMESPACE}.")
             pod = conf.get(_DRIVER, "")
             if pod and client.pods().inNamespace(namespace).withName(pod).get() is None:
                 raise SparkStartError(f"there is no pod {pod} in the namespace {namespace}: correct {_DRIVER}.")
@@ -102,7 +102,7 @@ def _reasons(status: Any) -> Iterator[str]:
     """Yield why a pod with this status is not running, or ended early."""
     for condition in status.getConditions():
         if condition.getType() == "PodScheduled" and condition.getStatus() == "False":
-            yield f"a pod has no node: {condition.getMessage()}"
+            yield f"no node for a pod: {condition.getMessage()}"
     for container in status.getContainerStatuses():
         waiting, ended = container.getState().getWaiting(), container.getState().getTerminated()
         if waiting is not None and waiting.getReason() not in _ON_ITS_WAY:
@@ -186,8 +186,8 @@ def _why(error: Py4JJavaError) -> str:
         cause = cause.getCause()
     if _code(error) == _BAD_CREDENTIALS:
         return (
-            "it does not know who asks (401): check KUBECONFIG, or set spark.kubernetes.authenticate.oauthTokenFile or "
-            "clientCertFile and clientKeyFile."
+            "it does not accept the credentials (401): check KUBECONFIG, or set "
+            "spark.kubernetes.authenticate.oauthTokenFile or clientCertFile and clientKeyFile."
         )
     if any("SSL" in each.getClass().getSimpleName() for each in causes):
         return (

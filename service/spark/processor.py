@@ -84,7 +84,9 @@ class OperatorProcessor(StatefulProcessor):
         write: Callable[[Sequence[pa.Buffer], int], None] | None = None,
     ) -> None:
         if unmatched == "dead_letter":
-            assert all(each.wrap is not None for each in level.members), "dead letters need something that makes them"
+            assert all(each.wrap is not None for each in level.members), (
+                "operators that report dead letters can make them"
+            )
         self._level = level
         self._unmatched = unmatched
         self._promises = promises
@@ -122,7 +124,7 @@ class OperatorProcessor(StatefulProcessor):
         if self._write is None:
             yield Row(shard=label, level=level, block=block, now=self._now)
         else:
-            assert level == self._level.writer, "nothing but the writer is deeper than the level that writes"
+            assert level == self._level.writer, "only the writer is at a deeper level"
             self._blocks.append(pa.py_buffer(block))
 
     def close(self) -> None:
@@ -198,10 +200,10 @@ class OperatorProcessor(StatefulProcessor):
             first = int(lost.seq.argmin())
             place = ArrivalNumber.of(int(lost.seq[first]))
             raise UnmatchedRetractionError(
-                f"{member.sink}, {member.node}: {len(lost)} retraction(s) of one batch found no row to take back, and "
-                f"the job says `unmatched: fail`. The first is a {RowKind(int(lost.kind[first])).symbol} from "
+                f"{member.sink}, {member.node}: {len(lost)} retraction(s) of one batch found no row to retract, and "
+                f"the job has `unmatched: fail`. The first is a {RowKind(int(lost.kind[first])).symbol} from "
                 f"{member.sides[int(lost.side[first])]}, offset {place.offset} of partition {place.partition}. Either "
-                "mend the source (does it retract rows it never sent, or rows older than the TTL?), or set "
+                "fix the source (does it retract rows it never sent, or rows older than the TTL?), or set "
                 "`unmatched: dead_letter` or `ignore`."
             )
         if self._unmatched == "ignore" or member.wrap is None:

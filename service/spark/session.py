@@ -172,17 +172,16 @@ def _of_driver(master: str, checkpoint: str, jars: Path | None) -> dict[str, str
 def _check_reachable(master: str, checkpoint: str) -> None:
     """Raise SparkStartError if the master or the store of the checkpoint does not answer."""
     if not _MASTER.match(master):
-        raise SparkStartError(
-            f"{master} is no master of Spark's: expected spark://host:port, k8s://…, yarn or local[n]."
-        )
+        raise SparkStartError(f"{master} is not a Spark master: expected spark://host:port, k8s://…, yarn or local[n].")
     pods = kubernetes.is_kubernetes(master)
     if not _anybody_there(kubernetes.address(master) if pods else master):
         who = "the cluster's API server" if pods else "Spark's master"
-        raise SparkStartError(f"nobody answers at {master}: check that {who} runs, and the address in --master.")
+        raise SparkStartError(f"no answer from {master}: check that {who} is running, and the address in --master.")
     # Hadoop would retry for many minutes, which is right only once a job is running.
     if (store := s3.endpoint(checkpoint)) and not _anybody_there(store):
         raise SparkStartError(
-            f"the checkpoint {checkpoint} cannot be reached, nobody answers at {store}: check AWS_ENDPOINT_URL_S3."
+            f"the checkpoint {checkpoint} cannot be reached, because {store} does not answer: check "
+            f"AWS_ENDPOINT_URL_S3."
         )
 
 
@@ -220,11 +219,11 @@ def beside(
     """
     if not isinstance(spark, SparkSession):
         raise SparkStartError(
-            "a job needs a session whose driver is this process, and this one is a client of Spark Connect's: make one "
-            "with SparkSession.builder.master(…)."
+            "a job needs a session whose driver is this process, but this session is a Spark Connect client: create "
+            "one with SparkSession.builder.master(…)."
         )
     if is_stopped(spark):
-        raise SparkStartError("this Spark session has been stopped: make another one for the job.")
+        raise SparkStartError("this Spark session has been stopped: create another one for the job.")
     own = spark.newSession()
     for key, value in _settings(parallelism, checkpoint, budget).items():
         if key.startswith("spark.sql."):

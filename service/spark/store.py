@@ -81,8 +81,8 @@ class SparkStore:
             return None
         if digest(blob) != name:
             raise StateDamagedError(
-                f"the state store holds other bytes than were written for the run {name} ({blob.size} bytes): "
-                "`rowkind run --reset-state` builds the state anew from the topics"
+                f"the state store returned other bytes than were written for the run {name} ({blob.size} bytes): "
+                "`rowkind run --reset-state` rebuilds the state from the topics"
             )
         return self._cache.put(name, blob)
 

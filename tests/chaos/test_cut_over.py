@@ -27,7 +27,7 @@ def test_changed_queries_are_cut_over(set_stage: SetStage) -> None:
     stage.manipulate(0.3)
     with stage.job("--upgrade") as job:
         stage.catch_up(job)
-        assert job.error.count("was brought up to date by") == 2, job.error
+        assert job.error.count("was updated; changes written: ") == 2, job.error
         stage.manipulate(0.2)
         stage.catch_up(job)
         assert stage.drain(job).code == 0, job.error

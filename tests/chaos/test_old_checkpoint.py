@@ -53,9 +53,9 @@ def test_a_checkpoint_whose_place_was_taken_is_refused(set_stage: SetStage) -> N
     with stage.job() as job:
         ended = job.ended(SLOW)
     assert ended.code == 2, ended.error
-    assert "hold rows already" in ended.error
+    assert "already have rows" in ended.error
     with stage.job("--upgrade") as job:
-        stage.await_words(job, "was brought up to date by 0 changes", 3)
+        stage.await_words(job, "was updated; changes written: 0", 3)
         assert stage.written() == before
         stage.manipulate(0.2)
         stage.catch_up(job)
@@ -67,7 +67,7 @@ def test_a_checkpoint_whose_place_was_taken_is_refused(set_stage: SetStage) -> N
     with stage.job() as job:
         ended = job.ended(SLOW)
     assert ended.code == 2, ended.error
-    assert "were written from another checkpoint" in ended.error
+    assert "were last written from another checkpoint" in ended.error
     stage.runs("--reset-state")
     stage.validate()
 
@@ -96,9 +96,9 @@ def test_a_job_that_has_lost_its_checkpoint_begins_with_a_savepoint(set_stage: S
     with stage.job() as job:
         refused = job.ended(SLOW)
     assert refused.code == 2, refused.error
-    assert "give --from again" in refused.error
+    assert "run again with --from" in refused.error
     said = stage.runs("--from", str(savepoint))
-    assert "query main begins with the savepoint" in said
+    assert "query main starts from the savepoint" in said
     assert "the checkpoint is older than the results" in said
     stage.manipulate(0.1)
     said = stage.runs("--from", str(savepoint))

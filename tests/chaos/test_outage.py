@@ -30,7 +30,7 @@ def test_a_broker_that_goes_away_inside_a_batch(tmp_path: Path, seed: int) -> No
                 stage.inside_a_batch(job)
                 broker.stop()
                 # By then every client has given up.
-                until(lambda: "waits: " in get(port, "/readyz")[1], "a word of it", lambda: job.error, SLOW)
+                until(lambda: "is waiting: " in get(port, "/readyz")[1], "a word of it", lambda: job.error, SLOW)
                 assert get(port, "/readyz")[0] == 503
                 assert get(port, "/healthz")[0] == 200
                 until(lambda: _lag_seconds(port) > 1, "a lag that grows", lambda: job.error, SLOW)

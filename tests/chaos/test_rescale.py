@@ -25,21 +25,21 @@ def test_state_moves_to_more_and_fewer_partitions(set_stage: SetStage) -> None:
     with stage.job() as job:
         refused = job.ended(SLOW)
     assert refused.code == 2, refused.error
-    assert "lies in 2 partitions" in refused.error
+    assert "was written with `parallelism: 2`" in refused.error
     with stage.command("rescale") as rescale:
         ended = rescale.ended(SLOW)
     assert ended.code == 0, ended.error
-    assert "moves from 2 partitions to 4" in ended.error
+    assert "moving its state from parallelism 2 to 4" in ended.error
     assert partitions(stage) == {"2", "4"}
-    assert "moves" not in stage.runs()
+    assert "moving" not in stage.runs()
     stage.manipulate(0.2)
     stage.change(parallelism=1)
     with stage.job("--upgrade") as job:
-        stage.await_words(job, "moves from 4 partitions to 1")
+        stage.await_words(job, "moving its state from parallelism 4 to 1")
         job.kill()
     stage.manipulate(0.2)
     with stage.job("--upgrade") as job:
-        stage.await_words(job, "moves from 4 partitions to 1")
+        stage.await_words(job, "moving its state from parallelism 4 to 1")
         stage.catch_up(job)
         stage.manipulate(0.2)
         stage.catch_up(job)

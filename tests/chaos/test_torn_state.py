@@ -32,7 +32,7 @@ def test_state_that_was_torn_is_made_again(set_stage: SetStage) -> None:
     newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
     stage.manipulate(0.1)
     said = stage.runs()
-    assert f"the state after batch {version(newest) - 1} is torn" in said
+    assert f"the state after batch {version(newest) - 1} is damaged" in said
     # All that the last two batches have written.
     last = max(map(version, change_logs(stage)))
     for file in change_logs(stage):
@@ -40,7 +40,7 @@ def test_state_that_was_torn_is_made_again(set_stage: SetStage) -> None:
             file.unlink()
     stage.manipulate(0.1)
     said = stage.runs()
-    assert f"the state after batch {last - 2} is torn" in said
+    assert f"the state after batch {last - 2} is damaged" in said
     assert "Traceback" not in said
     # All of it; and Spark forgets where batches began and ended that lie far back.
     begun = sorted(stage.checkpoint.glob("offsets/[0-9]*"), key=lambda file: int(file.name))

@@ -12,7 +12,7 @@ def remake_result(scene: Scene) -> None:
     topic = scene.stage.remake_result(scene.stage.one())
     scene.start()
     ended_with(scene, 2)
-    assert f"topic {topic} was deleted and made anew" in scene.job.error, scene.job.error
+    assert f"topic {topic} was deleted and re-created" in scene.job.error, scene.job.error
     rebuilt(scene, "--upgrade")
 
 
@@ -26,7 +26,7 @@ def remake_source(scene: Scene) -> None:
     stage.shop.say([event for event in stage.shop.events if event.table == table])
     scene.start()
     ended_with(scene, 1)
-    assert "was deleted and made anew" in scene.job.error, scene.job.error
+    assert "was deleted and re-created" in scene.job.error, scene.job.error
     rebuilt(scene, "--reset-state")
 
 
@@ -36,4 +36,4 @@ def lose_progress(scene: Scene) -> None:
     drained(scene)
     scene.stage.shop.delete(f"{scene.stage.shop.name}.main.progress")
     scene.start()
-    scene.stage.await_words(scene.job, "the state is rebuilt from the topics")
+    scene.stage.await_words(scene.job, "rebuilding the state from the topics")

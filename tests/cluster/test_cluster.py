@@ -47,7 +47,9 @@ def test_a_job_gets_over_what_a_cluster_loses(stage: Stage, cluster: SparkCluste
         ended = stage.drain(job)
     assert ended.code == 0, ended.error
     assert "Traceback" not in ended.error
-    assert "every machine of the cluster must have it at this path" in ended.error, "the registry is a folder"
+    assert "every machine of the cluster must have the folder at the same path" in ended.error, (
+        "the registry is a folder"
+    )
     stage.validate()
 
 
@@ -81,7 +83,7 @@ def test_functions_in_python_go_to_executors_with_the_job(
         result.close()
     assert ended.code == 1, ended.error
     assert "at own.py:" in ended.error
-    assert f"on the row that came with offset {bad.offset} of partition {bad.partition}" in ended.error
+    assert f"on the row from offset {bad.offset} of partition {bad.partition}" in ended.error
 
 
 def test_executors_that_lack_something_are_refused(stage: Stage, cluster: SparkCluster, tmp_path: Path) -> None:
@@ -99,8 +101,8 @@ def test_executors_that_lack_something_are_refused(stage: Stage, cluster: SparkC
     with stage.job("--master", cluster.url, PYSPARK_PYTHON=str(python)) as job:
         ended = job.ended(SLOW)
     assert ended.code == 2, ended.error
-    assert "has numpy 1.0, and the driver " in ended.error
-    assert ended.error.endswith("best by the very same image.\n")
+    assert "has numpy 1.0, but the driver " in ended.error
+    assert ended.error.endswith("The same container image is the best way.\n")
     assert "Traceback" not in ended.error
 
 
@@ -113,7 +115,7 @@ def test_while_no_executor_comes_it_is_told_what_may_be_the_reason(
     settings.write_text("spark.executor.defaultJavaOptions -javaagent:/nowhere.jar\n")
     with stage.job("--master", cluster.url, SPARK_CONF_DIR=str(settings.parent)) as job:
         until(lambda: "no executor has registered" in job.error, "a word on executors", lambda: job.error)
-        assert "their standard error, in the work folders of the workers, says why" in job.error
+        assert "see their standard error, in the work folders of the workers, for the reason" in job.error
         job.terminate()
         ended = job.ended(SLOW)
     assert ended.code == 0, ended.error

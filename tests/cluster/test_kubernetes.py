@@ -133,10 +133,15 @@ def test_what_kubernetes_does_not_let_it_is_told_in_a_line(
     elsewhere = f"{whole}spark.kubernetes.namespace nowhere\n"
     nobody = f"k8s://https://127.0.0.1:{free_port()}"
     cases = [
-        (nobody, driver, whole, "check that the cluster's API server runs"),
-        (plane.master, unknown, whole, "it does not know who asks (401)"),
+        (nobody, driver, whole, "check that the cluster's API server is running"),
+        (plane.master, unknown, whole, "it does not accept the credentials (401)"),
         (plane.master, str(untrusted), whole, "spark.kubernetes.authenticate.caCertFile"),
-        (plane.master, stranger, whole, "does not let this driver create, get, list, watch, delete, deletecollection"),
+        (
+            plane.master,
+            stranger,
+            whole,
+            "does not allow this driver to create, get, list, watch, delete, deletecollection",
+        ),
         (plane.master, driver, without, "executors have no image: set spark.kubernetes.container.image"),
         (plane.master, admin, elsewhere, 'namespaces "nowhere" not found'),
     ]

@@ -32,7 +32,7 @@ def test_a_claim_is_left_before_anything_is_written_and_kept_by_every_batch(make
     spec = holder(make_sink, "holder")
     topic_claims.check(spec.kafka, spec.claims, "other")
     topic_claims.claim(spec)
-    with pytest.raises(ClaimedTopicsError, match="job holder writes there already"):
+    with pytest.raises(ClaimedTopicsError, match="already written by job holder"):
         topic_claims.check(spec.kafka, spec.claims, "other")
     topic_claims.check(spec.kafka, spec.claims, "holder")
     topic_claims.check(spec.kafka, ["another-topic"], "other")

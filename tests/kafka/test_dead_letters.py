@@ -138,7 +138,7 @@ def test_of_an_unmatched_retraction_the_record_itself_is_sent_back(at: Letters) 
     at.write(DeadLetter("orders", "join_1", "ExpressionError", "1 / 0", value=b'{"id": 1}'))
     assert [each.place for each in replay(at.job, ["0:0"])] == ["0:0"]
     assert [(each.value(), each.headers()) for each in at.sent()] == 2 * [(value, [ROW_KIND, ("trace", None)])]
-    with pytest.raises(LetterError, match="came to join_1 from another operator"):
+    with pytest.raises(LetterError, match="operator join_1 received this row from another operator"):
         replay(at.job, ["0:2"])
     assert len(at.sent()) == 2
 

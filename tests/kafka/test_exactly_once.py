@@ -189,7 +189,7 @@ def test_a_message_that_kafka_refuses_fails_the_task_in_words(make_sink: MakeSin
     """Nothing of the batch shows, and the error names the topic."""
     sink = make_sink()
     huge, _ = prepare(sink.spec, Batch(changes(("+I", order(1)), ("+I", order(2, HUGE)))))
-    with pytest.raises(UnfitTopicError, match=f"{sink.topic}.*larger than its topic takes"):
+    with pytest.raises(UnfitTopicError, match=f"{sink.topic}.*larger than its topic accepts"):
         write_once(sink.spec, FIRST, huge)
     assert write_once(sink.spec, FIRST, some(sink, 3)) == ("committed", 0)
     assert ids(sink) == [3]
@@ -200,7 +200,7 @@ def test_a_clock_that_is_off_is_told_in_words(make_sink: MakeSink) -> None:
     told = transaction._meaning(make_sink().spec, KafkaException(KafkaError(KafkaError.INVALID_TIMESTAMP)))
     assert isinstance(told, TransactionError)
     assert told.retryable
-    assert str(told).endswith("allow: set the clock right.")
+    assert str(told).endswith("allow. Correct the clock.")
 
 
 def test_a_kill_between_produce_and_commit_leaves_nothing_visible(make_sink: MakeSink, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_topic_that_refuses_its_rows_takes_those_of_the_other_sinks_with_it(ma
     rows = [changes(("+I", order(1))), changes(("+I", order(2, HUGE)))]
     huge, _ = prepare(query.spec, Batch.concat([address(Batch(part), place) for place, part in enumerate(rows)]))
     first, second = (sink.topic for sink in query.spec.sinks.values())
-    with pytest.raises(UnfitTopicError, match=f"topics {first}, {second}.*larger than its topic takes"):
+    with pytest.raises(UnfitTopicError, match=f"topics {first}, {second}.*larger than its topic accepts"):
         write_once(query.spec, FIRST, huge)
     assert (query.messages(first), query.messages(second)) == ([], [])
 

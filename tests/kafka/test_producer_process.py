@@ -119,7 +119,7 @@ def test_a_process_that_is_killed_fails_one_attempt_and_loses_nothing(make_sink:
 def test_an_error_of_the_user_comes_back_as_itself_and_the_process_goes_on(make_sink: MakeSink) -> None:
     """The worker raises what the process met, with the same words."""
     sink = make_sink(form="append")
-    with pytest.raises(AppendOnlyError, match="Give the sink the mode retract or upsert"):
+    with pytest.raises(AppendOnlyError, match="Use mode retract or upsert"):
         write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("-D", order(1))))
     assert outcomes(sink, write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(2))))) == {
         "committed": 1

@@ -250,7 +250,7 @@ def test_more_messages_than_the_producers_queue_holds_are_all_written(make_sink:
 def test_a_progress_topic_with_too_few_partitions_says_so(make_sink: MakeSink) -> None:
     """A task beyond its partitions cannot note its progress, and the message says what makes room."""
     sink = make_sink()
-    with pytest.raises(UnfitTopicError, match=r"has no partition 9; .*rowkind topics create"):
+    with pytest.raises(UnfitTopicError, match=r"has no partition 9\. .*rowkind topics create"):
         sink.write(changes(("+I", order(1))), partition=9)
 
 
@@ -263,9 +263,9 @@ def test_topics_are_made_on_request_and_checked(broker: Any, new_topic: Any) -> 
     assert topics.create(kafka, wanted) == []
     assert topics.check(kafka, wanted) == []
     assert len(topics.check(kafka, [topics.sink_topic(name, "retract")])) == 1
-    with pytest.raises(UnfitTopicError, match="add partitions"):
+    with pytest.raises(UnfitTopicError, match="Add partitions"):
         topics.check(kafka, [topics.progress_topic("job", name, 5)])
-    with pytest.raises(topics.MissingTopicError, match=f"no topic {name}-x"):
+    with pytest.raises(topics.MissingTopicError, match=f"No such topic: {name}-x"):
         topics.check(kafka, [topics.sink_topic(f"{name}-x", "append")])
     with pytest.raises(UnfitTopicError, match="eplication"):
         topics.create(kafka, [topics.sink_topic(f"{name}-x", "append", replication=3)])

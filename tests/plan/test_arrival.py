@@ -77,7 +77,9 @@ def test_of_rows_that_share_a_sinks_key_one_stands(conflict: str, expected: list
 def test_rows_that_share_a_sinks_key_are_refused_where_nothing_is_said(tmp_path: Path) -> None:
     """The message names both keys and the way out."""
     (tmp_path / "job.yaml").write_text(JOB.format(key="item", conflict="", sql="SELECT item, id, price FROM prices"))
-    with pytest.raises(PlanError, match=r"the sink's key \(item\) does not identify .* is \(id\).*`on_conflict` to `last`"):
+    with pytest.raises(
+        PlanError, match=r"the sink's key \(item\) does not identify .* is \(id\).*`on_conflict` to `last`"
+    ):
         plan(load(tmp_path / "job.yaml"), "result")
 
 

@@ -153,7 +153,7 @@ STAGES = {
     "no value": ("framing", "UndecodableRowError", "no value"),
     "no row kind": ("row kind", "UndecodableRowError", "no header 'op'"),
     "unknown row kind": ("row kind", "UndecodableRowError", "b'+X'"),
-    "retraction in an append table": ("changelog", "UndecodableRowError", "append only"),
+    "retraction in an append table": ("changelog", "UndecodableRowError", "has mode append"),
     "a delete without a readable key": ("framing", "UndecodableRowError", ""),
 }
 
@@ -179,7 +179,7 @@ def test_a_retraction_that_finds_nothing_is_a_dead_letter_with_its_origin(story:
     """It is read well and found to be wrong where old rows are looked up, which knows where it came from."""
     said = _text(story.letter("unmatched"))
     assert said["__connect.errors.exception.class.name"] == "UnmatchedRetraction"
-    assert "-D of a row that is not there" in said["__connect.errors.exception.message"]
+    assert "-D of a row that does not exist" in said["__connect.errors.exception.message"]
     assert json.loads(story.letter("unmatched").value()) == {"payment_id": 9, "order_id": 9}
 
 

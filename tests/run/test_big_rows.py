@@ -41,7 +41,7 @@ def test_a_row_of_ten_megabytes_needs_topics_with_room(broker: Broker, tmp_path:
         ended = running.ended(SLOW)
     assert ended.code == 1, ended.error
     assert "raise the topic's max.message.bytes" in ended.error
-    assert "started again" not in ended.error
+    assert "is restarted" not in ended.error
     room = ConfigEntry(ROOM, ENOUGH, incremental_operation=AlterConfigOpType.SET)
     paid = ConfigResource(ResourceType.TOPIC, shop.topic("paid"), incremental_configs=[room])
     admin = AdminClient({"bootstrap.servers": shop.servers, "log_level": 0})

@@ -33,7 +33,9 @@ def test_the_topic_of_another_job_is_refused_until_it_is_released(job: TopicJob)
     job.send(10)
     with job.running() as first:
         job.reads(first)
-        with pytest.raises(ClaimedTopicsError, match=f"{job.topic('counts')}: job {job.name} writes") as refused:
+        with pytest.raises(
+            ClaimedTopicsError, match=f"{job.topic('counts')}: already written by job {job.name}"
+        ) as refused:
             job.runs(job=other)
         assert refused.value.exit_code == REFUSED
         assert "rowkind topics release" in str(refused.value)
@@ -44,7 +46,7 @@ def test_the_topic_of_another_job_is_refused_until_it_is_released(job: TopicJob)
     job.send(10)
     job.runs(job=other, upgrade=True)
     assert job.rows("counts") == job.right("counts")
-    with pytest.raises(ClaimedTopicsError, match=f"job {other} writes"):
+    with pytest.raises(ClaimedTopicsError, match=f"already written by job {other}"):
         job.runs()
 
 
@@ -58,7 +60,7 @@ def test_a_topic_is_free_when_its_sink_is_gone_or_has_another_topic(job: TopicJo
     job.sinks = {"latest": latest}
     other = f"{job.name}-2"
     job.write(other)
-    with pytest.raises(ClaimedTopicsError, match=f"{job.topic('latest')}: job {job.name} writes"):
+    with pytest.raises(ClaimedTopicsError, match=f"{job.topic('latest')}: already written by job {job.name}"):
         job.runs(job=other)
     job.sinks = counts
     job.write()

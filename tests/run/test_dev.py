@@ -17,10 +17,10 @@ def test_a_second_broker_is_refused_and_the_first_one_stays(tmp_path: Path) -> N
     """On the same port, or over the same folder: one line says so."""
     port, data, own = free_port(), tmp_path / "data", ("--registry-port", "0")
     with Rowkind(tmp_path / "output", "dev", *own, "--port", str(port), "--data", str(data)) as first:
-        until(lambda: "Ctrl-C ends them" in first.output, "a broker", lambda: first.error)
+        until(lambda: "Ctrl-C stops them" in first.output, "a broker", lambda: first.error)
         for other, folder, told in (
-            (port, tmp_path / "other", f"Port {port} is taken"),
-            (free_port(), data, f"Another broker has its topics in {data / 'kafka'}"),
+            (port, tmp_path / "other", f"Port {port} is in use"),
+            (free_port(), data, f"Another broker uses the topics in {data / 'kafka'}"),
         ):
             with Rowkind(tmp_path / "output", "dev", *own, "--port", str(other), "--data", str(folder)) as second:
                 ended = second.ended(60)
@@ -32,4 +32,4 @@ def test_a_second_broker_is_refused_and_the_first_one_stays(tmp_path: Path) -> N
         first.terminate()
         assert first.ended(60).code == 0
     with Rowkind(tmp_path / "output", "dev", *own, "--port", str(port), "--data", str(data)) as again:
-        until(lambda: "Ctrl-C ends them" in again.output, "a broker", lambda: again.error)
+        until(lambda: "Ctrl-C stops them" in again.output, "a broker", lambda: again.error)

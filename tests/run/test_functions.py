@@ -84,7 +84,7 @@ def test_an_error_in_a_function_names_the_row_and_the_line_of_python(broker: Bro
     with _run(shop, job) as running:
         ended = _ended(running)
     assert f"ratings: WORTH(ratings.stars): worth: ZeroDivisionError: {ZERO}, {_at('100 // each')}" in ended
-    assert f"on the row that came with {_place(nothing)}" in ended
+    assert f"on the row from {_place(nothing)}" in ended
 
     job = shop.job(SINKS, **own, on_error="dead_letter")
     with _run(shop, job) as running:
@@ -113,7 +113,7 @@ def test_an_error_in_a_function_names_the_row_and_the_line_of_python(broker: Bro
         late = _rated(shop, 1_000, 1)
         ended = _ended(running)
     assert f"lowest.add: AssertionError: 1000 is too much, {_at('assert')}" in ended
-    assert f"on the row that came with {_place(late)} of ratings" in ended
+    assert f"on the row from {_place(late)} of ratings" in ended
     for result in results.values():
         assert not result.flaws
         result.close()

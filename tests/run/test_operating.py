@@ -111,7 +111,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     port = free_port()
     dev = ["dev", "--port", str(port), "--registry-port", "0", "--data", str(tmp_path / "data")]
     with Rowkind(tmp_path / "output", *dev) as broker:
-        until(lambda: "Ctrl-C ends them" in broker.output, "a broker", lambda: broker.error)
+        until(lambda: "Ctrl-C stops them" in broker.output, "a broker", lambda: broker.error)
         found = Scene(tmp_path, port)
         found.say(parallelism=2, source="orders", topic="totals", above=0)
         found.done(["topics", "create", "job.yaml"])

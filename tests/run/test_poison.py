@@ -86,8 +86,8 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
 def _refuses_rows_that_are_none(shop: Shop, job: Path, bad: Told) -> None:
     """What cannot be skipped is refused with the reason."""
     wrong = {
-        "nonsense": "is no row: expected STEP:PARTITION:OFFSET",
-        "jh.yaml:0:30": "there is no step 'jh.yaml' in the job; there is ratings, orders, payments, share.",
+        "nonsense": "does not identify a row: expected STEP:PARTITION:OFFSET",
+        "jh.yaml:0:30": "there is no step 'jh.yaml' in the job; available: ratings, orders, payments, share.",
         "rating:0:1": "there is no step 'rating' in the job; did you mean ratings?",
         "ratings:99:1": f"there is no partition 99: topic {shop.topic('ratings')} has ",
         f"ratings:{bad.partition}:{bad.offset + 1_000}": (
@@ -129,7 +129,7 @@ def _goes_on_by_policy(shop: Shop, running: Rowkind, results: dict[str, Results]
 def _tells_a_broken_promise(shop: Shop, running: Rowkind, port: int) -> None:
     """What its producer promises of a table, it need not keep: payment 2 is there."""
     again = _payment(shop, "+I", 2, 1)
-    told = f"payments: the promise primary_key is broken: the record at offset {again.offset}"
+    told = f"payments: the constraint primary_key is violated: the record at offset {again.offset}"
     until(lambda: told in get(port, "/healthz")[1], "the broken promise", lambda: running.error, SLOW)
     assert running.error.count(told) == 1
 

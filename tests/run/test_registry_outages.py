@@ -127,5 +127,5 @@ def test_a_registry_that_misbehaves_is_waited_for(shop: Shop, registry: StrangeR
         assert time.monotonic() - began < 5.5, ended.error
     print(ended.error)
     assert ended.code == 0, ended.error
-    for never in ("Traceback", "Spark's part of it was lost", "Python worker", "bug"):
+    for never in ("Traceback", "a Spark process was lost", "Python worker", "bug"):
         assert never not in ended.error, ended.error

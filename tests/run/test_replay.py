@@ -135,7 +135,7 @@ def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pyt
     job.set_back("savepoint")
     caplog.clear()
     _rebuilt(job)
-    assert "is not on record any more; the state is rebuilt from the topics" in caplog.text
+    assert "is no longer on record; rebuilding the state from the topics" in caplog.text
     with job.running() as running:
         job.save("second")
         job.send("clicks", "+I", id=8)
@@ -145,7 +145,7 @@ def test_what_cannot_be_replayed_is_rebuilt_or_refused(job: Rewound, caplog: pyt
     job.forget_batches()
     job.forget_rows("events", 1)
     job.set_back("second")
-    _refused(job, ReplayError, r"batch \d+ is not on record any more.*-events can be read again(.|\n)*--reset-state")
+    _refused(job, ReplayError, r"batch \d+ is no longer on record.*-events can be read again(.|\n)*--reset-state")
     _rebuilt(job, reset_state=True)
     # By now the results are of another checkpoint.
     job.set_back("savepoint")

@@ -43,7 +43,7 @@ def test_the_round_of_the_first_hour(tmp_path: Path) -> None:
         subprocess.run(command, input="\n".join(some), text=True, check=True, stderr=subprocess.PIPE)
 
     with Rowkind(output, *dev) as broker:
-        until(lambda: "Ctrl-C ends them" in broker.output, "a broker", lambda: broker.error)
+        until(lambda: "Ctrl-C stops them" in broker.output, "a broker", lambda: broker.error)
         with Rowkind(output, *create) as made:
             assert made.ended(60).code == 0, made.error
         for topic in ("orders", "totals"):

@@ -41,7 +41,7 @@ def claimed(spark: SparkSession, folder: Path) -> None:
 
 def test_a_job_that_has_never_run_has_nothing_to_save(spark: SparkSession, job: Job, tmp_path: Path) -> None:
     """It is refused, and leaves no folder."""
-    with pytest.raises(SavepointError, match="there is no checkpoint of job shop") as refused:
+    with pytest.raises(SavepointError, match="there is nothing to save: job shop has no checkpoint") as refused:
         saved(spark, job, str(tmp_path / "saved"))
     assert refused.value.exit_code == REFUSED
     assert not (tmp_path / "saved").exists()
@@ -51,7 +51,7 @@ def test_a_savepoint_is_not_written_over(spark: SparkSession, job: Job, tmp_path
     """What is there stays as it is."""
     claimed(spark, tmp_path / "checkpoint")
     (tmp_path / "saved" / "shop").mkdir(parents=True)
-    with pytest.raises(SavepointError, match="is there already"):
+    with pytest.raises(SavepointError, match="already exists"):
         saved(spark, job, str(tmp_path / "saved"))
     assert not any((tmp_path / "saved" / "shop").iterdir())
 
@@ -61,7 +61,9 @@ def test_a_folder_that_will_not_do_is_a_savepoints(spark: SparkSession, job: Job
     claimed(spark, tmp_path / "checkpoint")
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(CheckpointFolderError, match=rf"^the savepoint {file}/shop cannot be used: .*\nName a folder"):
+    with pytest.raises(
+        CheckpointFolderError, match=rf"^the savepoint {file}/shop cannot be used: .*\nUse a savepoint folder"
+    ):
         saved(spark, job, str(file))
     with pytest.raises(CheckpointFolderError, match=r"^the savepoint nosuch://save/shop cannot be used"):
         restore(spark, job, "nosuch://save", Works())
@@ -78,6 +80,6 @@ def test_a_savepoint_that_was_not_saved_to_its_end_is_refused(spark: SparkSessio
     """The mark in it says so, and nothing of it is taken."""
     claimed(spark, tmp_path / "saved")
     (tmp_path / "saved" / "shop" / "rowkind.half-full").touch()
-    with pytest.raises(SavepointError, match="was not saved to its end"):
+    with pytest.raises(SavepointError, match=r"the savepoint .* is incomplete"):
         restore(spark, job, str(tmp_path / "saved"), Works())
     assert not (tmp_path / "checkpoint").exists()

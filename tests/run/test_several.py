@@ -183,13 +183,13 @@ def test_a_job_that_keeps_ending_says_why_while_it_is_started_again(tmp_path: Pa
         def says(path: str, what: str) -> None:
             until(lambda: what in get(service.port, path)[1], f"{what} at {path}", lambda: service.error)
 
-        says("/jobs/first/", "It is started again in")
+        says("/jobs/first/", "It is restarted in")
         says("/jobs/first/", "no answer from Kafka at 127.0.0.1:1")
-        says("/readyz", "job first: starting again, for the 2nd time; it last ended because: While connecting")
+        says("/readyz", "job first: restarting for the 2nd time; it last ended because: While connecting")
         for path in ("/", "/healthz", "/status.json"):
             says(path, "it last ended because: While connecting")
         assert "<h2>Recent errors</h2>" in get(service.port, "/jobs/first/")[1]
-        assert "It is refused" in get(service.port, "/jobs/broken/")[1]
+        assert "<h2>Refused</h2>" in get(service.port, "/jobs/broken/")[1]
         overview = Overview.from_json(get(service.port, "/status.json")[1])
     assert [(each.name, each.state, each.restarts) for each in overview.jobs] == [
         ("first", "starting", 2),

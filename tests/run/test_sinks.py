@@ -118,9 +118,7 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
         job.terminate()
         assert job.ended().code == 0, job.error
     with run(shop, changed, "--reset-state") as job:
-        until(
-            lambda: job.error.count("was brought up to date by 0 changes") == 2, "a cut-over", lambda: job.error, SLOW
-        )
+        until(lambda: job.error.count("was updated; changes written: 0") == 2, "a cut-over", lambda: job.error, SLOW)
         assert _queries(shop) == {"main"}
         shop.row("ratings", "+I", rating_id=4, stars=4)
         shop.flush()
@@ -146,9 +144,9 @@ def _would_be_rebuilt(shop: Shop, changed: Path) -> None:
         told = asked.ended(SLOW)
     assert told.code == 0, told.error
     first, *changes, reads, last = told.output.splitlines()
-    assert first == f"sink liked is rebuilt, and topic {shop.topic('liked')} brought up to date"
+    assert first == f"sink liked is rebuilt, and topic {shop.topic('liked')} updated"
     assert "  scan_ratings.filter: none -> ratings.stars > 3" in changes
-    assert (reads, last) == ("  reads 3 rows", "sink stars stays")
+    assert (reads, last) == ("  rows to read: 3", "sink stars stays")
 
 
 def test_a_job_whose_topic_is_made_anew(shop: Shop, admin: AdminClient) -> None:
@@ -168,7 +166,7 @@ def test_a_job_whose_topic_is_made_anew(shop: Shop, admin: AdminClient) -> None:
     with run(shop, job) as running:
         ended = running.ended(SLOW)
     assert ended.code == 1, ended.error
-    assert f"{shop.topic('ratings')} was deleted and made anew" in ended.error
+    assert f"{shop.topic('ratings')} was deleted and re-created" in ended.error
     assert "--reset-state" in ended.error
     job = shop.job({"liked": LIKED}, tables={"ratings": shop.table("ratings", start={"on_recreated": "restart"})})
     with run(shop, job) as running:

@@ -54,7 +54,7 @@ def refused(
 def test_what_is_no_yaml_is_refused_with_its_line(shop: Shop, command: str) -> None:
     """A bracket that is never closed is found in the line where the parser gave up."""
     shop.job({"paid": PAID}).write_text("job: shop\nkafka: {bootstrap.servers: x\ntables: 1\n")
-    refused(shop, 2, "job.yaml:3", "not YAML", command=command)
+    refused(shop, 2, "job.yaml:3", "not valid YAML", command=command)
 
 
 @pytest.mark.parametrize("command", ["check", "run"])
@@ -162,7 +162,7 @@ def test_a_master_that_is_not_there_is_told_with_its_address(shop: Shop, master:
 def test_a_file_system_whose_jars_are_not_there_is_told(shop: Shop) -> None:
     """Where they belong."""
     shop.job({"paid": PAID}, checkpoint="abfs://bucket@account/folder")
-    ended = refused(shop, 2, "abfs://bucket@account/folder", "into the folder `jars` of pyspark")
+    ended = refused(shop, 2, "abfs://bucket@account/folder", "to pyspark's folder `jars`")
     assert len(ended.error.splitlines()) < 8, ended.error
 
 

@@ -144,16 +144,16 @@ def test_a_plan_that_a_version_has_changed_is_told_from_a_query_that_has_changed
     before = {name: replace(there, sinks={**there.sinks, "paid": other}, release="0.0.1")}
     changes = upgrade(now, before).changes
     assert changes["paid"] == (
-        f"the query is what it was, and planned otherwise by {there.release} than by 0.0.1",
+        f"the query is unchanged, but planned differently by {there.release} than by 0.0.1",
         "join_1.kind: left -> inner",
     )
     differs = there.differs(before[name])
-    assert differs[0].startswith("paid: the query is what it was")
+    assert differs[0].startswith("paid: the query is unchanged")
     assert differs[1:] == ["paid.join_1.kind: left -> inner"]
     asked_else = upgrade(
         job(tmp_path, {**SINKS, "paid": SINKS["paid"].replace("o.note", "o.id") + " WHERE o.id > 3"}), before
     )
-    assert not any("planned otherwise" in line for line in asked_else.changes["paid"])
+    assert not any("planned differently" in line for line in asked_else.changes["paid"])
 
 
 def test_a_checkpoint_of_a_version_that_noted_no_query_says_so(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_checkpoint_of_a_version_that_noted_no_query_says_so(tmp_path: Path) -
     (name, there), *_ = recorded(now).items()
     old = replace(there, sinks={**there.sinks, "sums": {}}, release="", asked={})
     first, *_ = upgrade(now, {name: old}).changes["sums"]
-    assert first.startswith("an earlier version wrote the checkpoint, and did not note what the query was")
+    assert first.startswith("an earlier version wrote the checkpoint and did not record the query")
 
 
 def test_white_space_comments_of_topics_and_other_views_ask_for_nothing_else(tmp_path: Path) -> None:

@@ -72,5 +72,5 @@ def test_a_topic_that_stays_away_ends_the_job(shop: Shop, admin: AdminClient) ->
         ended = running.ended(SLOW)
     assert ended.code == 2, ended.error
     assert "Traceback" not in ended.error
-    for told in (name, "waited for", "on_recreated: restart", "--reset-state"):
+    for told in (name, "has waited", "on_recreated: restart", "--reset-state"):
         assert told in ended.error, ended.error

@@ -40,8 +40,8 @@ def make_job(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: p
 
 HARMS: dict[str, tuple[Any, Callable[[TopicJob], object], str]] = {
     "deleted": (COUNTS, lambda job: job.delete(job.topic("result")), "was deleted"),
-    "made anew": (COUNTS, lambda job: job.make_anew(job.topic("result")), "was deleted and made anew"),
-    "made anew, append": (ROWS, lambda job: job.make_anew(job.topic("result")), "was deleted and made anew"),
+    "made anew": (COUNTS, lambda job: job.make_anew(job.topic("result")), "was deleted and re-created"),
+    "made anew, append": (ROWS, lambda job: job.make_anew(job.topic("result")), "was deleted and re-created"),
     "grown": (LATEST, lambda job: job.grow(job.topic("result"), 5), "has 5 partitions, not 1"),
     "shortened": (COUNTS, lambda job: job.shorten(job.topic("result"), 3), "begins at offset 3, not 0"),
 }
@@ -152,7 +152,7 @@ def test_a_progress_topic_that_is_lost_where_sources_are_not_whole(make_job: Mak
     job.runs()
     job.make_anew(job.progress, 2)
     job.shorten(job.source, 5)
-    with pytest.raises(LostProgressError, match=f"{job.progress} was deleted and made anew, and not every record"):
+    with pytest.raises(LostProgressError, match=f"{job.progress} was deleted and re-created, and not all records"):
         job.runs()
     job.runs(reset_state=True)
     del job.sent[:5]
@@ -169,8 +169,11 @@ def test_a_topic_that_may_stay_as_it_is(make_job: MakeJob, caplog: pytest.LogCap
     job.make_anew(job.topic("result"))
     job.send(5)
     job.runs()
-    assert f"topic {job.topic('result')} was deleted and made anew; as the job says, it stays so" in caplog.text
-    assert job.topic("rows") not in caplog.text.replace("writing to topic", "").replace("made topic", "")
+    assert (
+        f"topic {job.topic('result')} was deleted and re-created; it stays so, because of `on_lost: ignore`"
+        in caplog.text
+    )
+    assert job.topic("rows") not in caplog.text.replace("writing to topic", "").replace("created topic", "")
     caplog.clear()
     job.send(5)
     job.runs()

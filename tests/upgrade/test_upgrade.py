@@ -60,4 +60,4 @@ def test_the_plans_of_a_release_are_planned_the_same(tmp_path: Path, release: st
     assert plan.stay == {"main"}, plan.changes
     other = {sink: {**facts, "join_1.kind": "full"} for sink, facts in there.sinks.items()}
     changes = upgrade(job, {"main": replace(there, sinks=other)}).changes
-    assert all("did not note what the query was" in lines[0] for lines in changes.values())
+    assert all("did not record the query" in lines[0] for lines in changes.values())

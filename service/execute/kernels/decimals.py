@@ -23,19 +23,19 @@ def _of(compute: Callable[[Decimal, Decimal], Decimal]) -> Kernel:
 def _divide(left: Decimal, right: Decimal) -> Decimal:
     """Divide as Spark does, which first rounds the quotient to 39 digits after the point."""
     if not right:
-        raise ZeroDivisionError("division by zero: TRY_DIVIDE makes it NULL")
+        raise ZeroDivisionError("division by zero: TRY_DIVIDE returns NULL instead")
     return _WIDE.divide(left, right).quantize(_QUOTIENT_SCALE, ROUND_HALF_UP, _WIDE)
 
 
 def _quotient(left: Decimal, right: Decimal) -> Decimal:
     if not right:
-        raise ZeroDivisionError("division by zero: a DIV NULLIF(b, 0) makes it NULL")
+        raise ZeroDivisionError("division by zero: a DIV NULLIF(b, 0) returns NULL instead")
     return _WIDE.divide(left, right).quantize(Decimal(1), ROUND_DOWN, _WIDE)
 
 
 def _remainder(left: Decimal, right: Decimal) -> Decimal:
     if not right:
-        raise ZeroDivisionError("division by zero: TRY_MOD makes it NULL")
+        raise ZeroDivisionError("division by zero: TRY_MOD returns NULL instead")
     return _WIDE.remainder(left, right)
 
 

@@ -105,7 +105,7 @@ def _whole(digits: str) -> int:
 
 def _skip(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
-    assert found is not None, "it fits nothing too"
+    assert found is not None, "the pattern also matches an empty text"
     return found.end()
 
 
@@ -151,7 +151,7 @@ def _quoted(text: str, start: int, schema: bool) -> tuple[str, int]:
     quote, at, found = text[start], start + 1, []
     while True:
         plain = (_TEXT if schema else _ANY_TEXT)[quote].match(text, at)
-        assert plain is not None, "it fits nothing too"
+        assert plain is not None, "the pattern also matches an empty text"
         found.append(plain[0])
         at = plain.end()
         letter = text[at : at + 1]

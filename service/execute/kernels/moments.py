@@ -52,7 +52,7 @@ def _shifted(micros: int, source: str, target: str) -> int:
     try:
         there = shown.replace(tzinfo=zone_of(source)).astimezone(zone_of(target)).replace(tzinfo=UTC)
     except (ValueError, LookupError, OSError):
-        raise ValueError(f"{source!r} or {target!r} is no time zone") from None
+        raise ValueError(f"{source!r} or {target!r} is not a time zone") from None
     return _in_micros(there) + more
 
 

@@ -108,7 +108,7 @@ def _number(text: str, form: str, strict: bool) -> str | None:
     fits = fits and len(fraction) <= len(behind) and bool(behind or not point)
     if not fits or not (whole + fraction).isdecimal() or max(digits) > "\uffff":
         if strict:
-            raise ValueError(f"{text!r} is not of the format: TRY_TO_NUMBER makes NULL of it")
+            raise ValueError(f"{text!r} does not match the format: TRY_TO_NUMBER returns NULL instead")
         return None
     return f"{sign}{int(whole or '0')}.{''.join(str(int(digit)) for digit in fraction) or '0'}"
 

@@ -219,7 +219,7 @@ def _of_url(url: str, part: str, strict: bool) -> str | None:
     """Return a part of a URL as java.net.URI parses it. An invalid URL is an error if `strict`, otherwise None."""
     parts = _url_parts(url)
     if parts is None and strict:
-        raise ValueError(f"{url!r} is no URL: TRY_PARSE_URL makes NULL of it")
+        raise ValueError(f"{url!r} is not a URL: TRY_PARSE_URL returns NULL instead")
     return None if parts is None else parts.get(part)
 
 

@@ -140,8 +140,8 @@ def test_truncating_a_row_anywhere_makes_it_bad() -> None:
     )[0].as_py()
     decoded = codec.read(record, pa.array([row[:length] for length in range(len(row))] + [row, row + b"\x00"]))
     assert decoded.bad.tolist() == [True] * len(row) + [False, True]
-    assert decoded.reason(0) == "field 'id': the row ends inside it"
-    assert decoded.reason(len(row) + 1) == "bytes are left over behind the last field"
+    assert decoded.reason(0) == "field 'id': the row ends in the middle of it"
+    assert decoded.reason(len(row) + 1) == "bytes are left over after the last field"
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,16 @@ def test_truncating_a_row_anywhere_makes_it_bad() -> None:
         (["int", "string", "null"], b"\x06", "its union has no such branch"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02", "its enum has no such symbol"),
         ("string", b"\x01", "its length is negative"),
-        ("string", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "the row ends inside it"),
+        ("string", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "the row ends in the middle of it"),
         ("string", b"\x04\xff\xfe", "its text is not valid UTF-8"),
         ({"type": "array", "items": "string"}, b"\x02\x02\xff\x00", "its text is not valid UTF-8"),
         ({"type": "map", "values": "int"}, b"\x02\x02\xff\x02\x00", "its text is not valid UTF-8"),
-        (NULLS, b"\xfe\xff\xff\xff\x7f\x00", "it announces more items than the row can hold"),
-        ({"type": "array", "items": "int"}, b"\x80\x80\x80\x80\x02", "it announces more items than the row can hold"),
+        (NULLS, b"\xfe\xff\xff\xff\x7f\x00", "its number of items is larger than the row can contain"),
+        (
+            {"type": "array", "items": "int"},
+            b"\x80\x80\x80\x80\x02",
+            "its number of items is larger than the row can contain",
+        ),
         (TWO_DIGITS, b"\x02\x64", "its decimal has more digits"),
         (TWO_DIGITS, b"\x22" + b"\x01" * 17, "its decimal has more digits"),
         ({"type": "int", "logicalType": "time-millis"}, b"\x01", "its time is out of range"),
@@ -247,7 +251,7 @@ def test_a_record_inside_itself_is_handed_on_and_bounded_in_depth() -> None:
     deep = pa.array([payloads[0].as_py(), payloads[1].as_py(), b"\x02\x02" * 5000 + b"\x02\x00"])
     decoded = codec.read(record, deep)
     assert decoded.bad.tolist() == [False, False, True]
-    assert "contains itself" in decoded.reason(2)
+    assert "nested in itself" in decoded.reason(2)
     columns = columns_of(decoded)
     kept = {name: column.slice(0, 2) for name, column in columns.items()}
     assert codec.encode(record, kept).to_pylist() == payloads.to_pylist()
@@ -280,7 +284,7 @@ def test_columns_of_a_near_type_are_cast_and_others_refused() -> None:
     with pytest.raises(EncodeError, match="column 'a'"):
         codec.encode(record, {**columns, "a": pa.array([1 << 40])})
     enum = single({"type": "enum", "name": "E", "symbols": ["A", "B"]})
-    with pytest.raises(EncodeError, match="'C' is none of the enum's symbols A, B"):
+    with pytest.raises(EncodeError, match="'C' is not one of the enum's symbols A, B"):
         codec.encode(enum, {"f": pa.array(["A", "C"])})
 
 

@@ -39,7 +39,7 @@ def test_rows_without_a_readable_frame_are_bad() -> None:
     assert framed.reason(0) == (
         "the value begins with byte 0x7b: it was not written with a schema registry; it looks like JSON"
     )
-    assert [framed.reason(i) for i in (1, 2, 3)] == ["the value is too short to hold the id of its schema"] * 3
+    assert [framed.reason(i) for i in (1, 2, 3)] == ["the value is too short to contain a schema id"] * 3
     assert framed.reason(4) == "there is no value"
 
 

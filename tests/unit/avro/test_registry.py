@@ -134,7 +134,7 @@ def test_schemas_of_another_kind_are_refused() -> None:
     """A JSON schema under an id is named as such."""
     registry = mock()
     number = registry._session.client.register_schema("j", Schema("{}", "JSON"))
-    with pytest.raises(RegistryError, match="of type JSON: only Avro can be read"):
+    with pytest.raises(RegistryError, match="has type JSON; only Avro is supported"):
         registry.schema_by_id(number)
 
 

@@ -153,7 +153,7 @@ def test_a_plain_key_is_the_one_column_wanted() -> None:
     """A writer's schema that is no record fills the only column; with more columns it is refused."""
     rows, _ = resolve(Record.parse('"int"'), Record.of({"order_id": "BIGINT NOT NULL"}), pa.array([b"\x54"]))
     assert rows.to_pylist() == [b"\x54"]
-    with pytest.raises(ResolutionError, match="plain INT and no record"):
+    with pytest.raises(ResolutionError, match="plain INT, not a record"):
         resolve(Record.parse('"int"'), Record.of({"a": "INT", "b": "INT"}), pa.array([b"\x54"]))
 
 

@@ -43,9 +43,9 @@ def changed(old: str, new: str) -> str:
 
 
 TYPES = (
-    "Accepted are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, VARCHAR(n), CHAR(n), "
-    "BINARY, DATE, TIME(p), TIMESTAMP(p), TIMESTAMP_NTZ(p), UUID, ARRAY<…>, MAP<STRING, …>, STRUCT<name: …>, each with "
-    "or without NOT NULL."
+    "Accepted types: BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, VARCHAR(n), "
+    "CHAR(n), BINARY, DATE, TIME(p), TIMESTAMP(p), TIMESTAMP_NTZ(p), UUID, ARRAY<…>, MAP<STRING, …>, STRUCT<name: …>, "
+    "each with or without NOT NULL."
 )
 
 
@@ -53,12 +53,12 @@ TYPES = (
     ("old", "new", "problem"),
     [
         ("job: shop", "job: my shop", "1: job: 'my shop': expected letters, digits, . _ and - only"),
-        ("job: shop", "jobb: shop", "1: jobb: there is no such setting; did you mean job?"),
-        ("job: shop", "", "1: job is missing: the job's name, which also names its transactions and metrics"),
+        ("job: shop", "jobb: shop", "1: jobb: unknown setting; did you mean job?"),
+        ("job: shop", "", "1: job is missing: the job's name, which its transactions and metrics also have"),
         (
             '{bootstrap.servers: "localhost:9092"}',
             "{client.id: x}",
-            "2: kafka: `bootstrap.servers` is missing: where Kafka is, such as localhost:9092",
+            "2: kafka: `bootstrap.servers` is missing: the addresses of the brokers, such as localhost:9092",
         ),
         ('{bootstrap.servers: "localhost:9092"}', "[localhost]", "2: kafka: expected a mapping"),
         (
@@ -89,7 +89,7 @@ TYPES = (
         (
             "checkpoint: /tmp/checkpoint",
             "ttl: 0d",
-            "4: ttl: a length of zero would forget everything at once; leave it out for no limit",
+            "4: ttl: the length must be more than 0, or everything would expire at once; omit the setting for no limit",
         ),
         ("checkpoint: /tmp/checkpoint", "parallelism: many", "4: parallelism: 'many': expected a whole number"),
         ("checkpoint: /tmp/checkpoint", "parallelism: 0", "4: parallelism: '0': expected more than 0"),
@@ -101,12 +101,12 @@ TYPES = (
         (
             "checkpoint: /tmp/checkpoint",
             "memory: 1000m",
-            "1: `memory` is 1000m, and a job with parallelism 2 takes 2020m at least",
+            "1: `memory` is 1000m, but a job with parallelism 2 needs at least 2020m",
         ),
         (
             "checkpoint: /tmp/checkpoint",
             "batch: {max_row: 5}",
-            "4: batch.max_row: there is no such setting; did you mean max_rows?",
+            "4: batch.max_row: unknown setting; did you mean max_rows?",
         ),
         (
             "checkpoint: /tmp/checkpoint",
@@ -121,7 +121,7 @@ TYPES = (
         (
             "checkpoint: /tmp/checkpoint",
             "dead_letters: {tolerance: all}",
-            "4: dead_letters: `tolerance: all` needs a `topic`: nothing is thrown away unseen",
+            "4: dead_letters: `tolerance: all` needs a `topic`: dead letters must be written somewhere",
         ),
         (
             "    mode: retract\n    columns",
@@ -139,17 +139,17 @@ TYPES = (
                 "    primary_key: [order_id]"
             ),
             "    mode: debezium\n    columns: {order_id: BIGINT NOT NULL}",
-            "6: tables.orders: a debezium table needs `primary_key`: the columns that a row replaces another one by",
+            "6: tables.orders: a debezium table needs `primary_key`: the columns that identify the row to be replaced",
         ),
         (
             '    mode: retract\n    columns: {order_id: BIGINT NOT NULL, amount: "DECIMAL(10,2)"}',
             "    mode: retract\n    format: json",
-            "6: tables.orders: `format: json` needs `columns` or a `schema`: no registry says what it holds",
+            "6: tables.orders: `format: json` needs `columns` or a `schema`: its columns are not in a registry",
         ),
         (
             "BIGINT NOT NULL",
             "BIGNT",
-            f"8: tables.orders.columns: column 'order_id': SQL type 'BIGNT': BIGNT is not known. {TYPES}",
+            f"8: tables.orders.columns: column 'order_id': SQL type 'BIGNT': BIGNT is not a known type. {TYPES}",
         ),
         (
             "DECIMAL(10,2)",
@@ -162,24 +162,24 @@ TYPES = (
         (
             "    primary_key: [order_id]",
             "    primry_key: [order_id]",
-            "9: tables.orders.primry_key: there is no such setting; did you mean primary_key?",
+            "9: tables.orders.primry_key: unknown setting; did you mean primary_key?",
         ),
         (
             "    primary_key: [order_id]",
             "    primary_key: [id]",
-            "6: tables.orders: the primary key names 'id', which is not among the columns order_id, amount",
+            "6: tables.orders: the primary key has 'id', which is not a column; the columns are order_id, amount",
         ),
         (
             "    primary_key: [order_id]",
             "    schema: orders.avsc",
-            "6: tables.orders: `columns` and `schema` say the same thing: keep one of them",
+            "6: tables.orders: `columns` and `schema` cannot both be set: remove one of them",
         ),
         (
             "    primary_key: [order_id]",
             "    row_kind: {preset: flink}",
             (
-                "9: tables.orders.row_kind.preset: 'flink' is not a spelling of row kinds: expected debezium, diff, "
-                "ordinal, rowkind or words"
+                "9: tables.orders.row_kind.preset: 'flink' is not a known spelling of row kinds: expected debezium, "
+                "diff, ordinal, rowkind or words"
             ),
         ),
         (
@@ -190,12 +190,12 @@ TYPES = (
         (
             "    primary_key: [order_id]",
             "    row_kind: {values: {new: +I}}",
-            "9: tables.orders.row_kind.values: a row kind header needs a spelling for +I and one for -D",
+            "9: tables.orders.row_kind.values: a row kind header must have a spelling for +I and a spelling for -D",
         ),
         (
             "    primary_key: [order_id]",
             "    start: {at: timestamp}",
-            "9: tables.orders.start: `at: timestamp` and `timestamp` belong together",
+            "9: tables.orders.start: `at: timestamp` and `timestamp` must be set together",
         ),
         (
             "    primary_key: [order_id]",
@@ -211,8 +211,8 @@ TYPES = (
             "    mode: retract\n    sql",
             "    mode: retract\n    delivery: at_least_once\n    sql",
             (
-                "11: sinks.result: `delivery: at_least_once` may write changes twice, which only an upsert sink bears; "
-                "this one is retract"
+                "11: sinks.result: `delivery: at_least_once` may write changes twice, which only an upsert sink "
+                "allows; this one is retract"
             ),
         ),
         (
@@ -229,7 +229,7 @@ TYPES = (
         (
             "sinks:\n",
             "sinks:\n  other: {mode: retract, sql: SELECT order_id, amount FROM orders}\n",
-            "11: sinks.other.amount FROM orders: there is no such setting; a text with a comma needs quotes here",
+            "11: sinks.other.amount FROM orders: unknown setting; a text with a comma must be in quotes here",
         ),
         (
             "sinks:\n",
@@ -240,14 +240,14 @@ TYPES = (
             "primary_key: [order_id]",
             "watermark: {delay: 5s}",
             (
-                "9: tables.orders.watermark: column is missing: the column with the time of a row, or an expression of "
-                "SQL over the columns"
+                "9: tables.orders.watermark: column is missing: the column with the time of a row, or an SQL "
+                "expression over the columns"
             ),
         ),
         (
             "primary_key: [order_id]",
             "watermark: {column: placed, delay: -5s}",
-            "9: tables.orders.watermark.delay: a negative delay would make rows late that are in order",
+            "9: tables.orders.watermark.delay: the delay cannot be negative, because rows in order would then be late",
         ),
         (
             "primary_key: [order_id]",
@@ -258,8 +258,8 @@ TYPES = (
             "primary_key: [order_id]",
             "watermark: {column: placed, idle: 0s}",
             (
-                "9: tables.orders.watermark.idle: every partition would be idle at once, and hold nothing back: write "
-                "how long it is waited for, as 30s"
+                "9: tables.orders.watermark.idle: `idle` must be more than 0, or every partition would be idle at "
+                "once: write a length of time such as 30s"
             ),
         ),
         (
@@ -276,8 +276,8 @@ TYPES = (
             "primary_key: [order_id]",
             "watermark: {column: placed, allowed_lateness: -1h}",
             (
-                "9: tables.orders.watermark.allowed_lateness: rows that are not late yet cannot be refused: make the "
-                "delay shorter"
+                "9: tables.orders.watermark.allowed_lateness: the allowed lateness must not be negative: use a shorter "
+                "delay instead"
             ),
         ),
         (
@@ -325,17 +325,20 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
 
     assert refused(tmp_path, text) == [
         "1: job: 'my shop': expected letters, digits, . _ and - only",
-        "9: tables.orders.primarykey: there is no such setting; did you mean primary_key?",
-        "11: sinks.result: sql is missing: the query whose result the topic keeps",
-        "13: sinks.result.sqll: there is no such setting; did you mean sql?",
+        "9: tables.orders.primarykey: unknown setting; did you mean primary_key?",
+        "11: sinks.result: sql is missing: the query whose result is written to the topic",
+        "13: sinks.result.sqll: unknown setting; did you mean sql?",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("job: shop\ntables: [", "2: this is not YAML: expected the node content, but found '<stream end>'"),
-        ("job: a\njob: b", '2: this is not YAML: found duplicate key "job" with value "b" (original value: "a")'),
+        ("job: shop\ntables: [", "2: the file is not valid YAML: expected the node content, but found '<stream end>'"),
+        (
+            "job: a\njob: b",
+            '2: the file is not valid YAML: found duplicate key "job" with value "b" (original value: "a")',
+        ),
         ("- job", "1: expected a mapping with job, tables and sinks"),
         ("", "1: expected a mapping with job, tables and sinks"),
     ],
@@ -366,7 +369,7 @@ def test_what_only_a_running_job_needs_is_asked_for_when_it_runs(tmp_path: Path)
         job.check_runnable()
 
     assert str(caught.value).splitlines() == [
-        f"{file}:1: checkpoint is missing: the folder that keeps offsets and state",
-        f"{file}:1: kafka is missing: where Kafka is, as `{{bootstrap.servers: …}}`",
-        f"{file}:1: registry is missing: where schemas are, as `{{url: …}}` or `{{folder: …}}`",
+        f"{file}:1: checkpoint is missing: the folder for offsets and state",
+        f"{file}:1: kafka is missing: the brokers, as `{{bootstrap.servers: …}}`",
+        f"{file}:1: registry is missing: the location of schemas, as `{{url: …}}` or `{{folder: …}}`",
     ]

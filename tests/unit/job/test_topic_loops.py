@@ -16,16 +16,16 @@ from tests.unit.job.test_job_errors import changed, refused
             "sinks:\n",
             "dead_letters: {topic: orders}\nsinks:\n",
             (
-                "1: table 'orders' reads topic 'orders', which takes the dead letters: each would be read, and be a "
-                "dead letter again. Name another topic in `dead_letters`, or read the letters in another job"
+                "1: table 'orders' reads topic 'orders', which has the dead letters: each would be read, and fail "
+                "again. Set another topic in `dead_letters`, or read the letters in another job"
             ),
         ),
         (
             "sinks:\n",
             "dead_letters: {topic: result}\nsinks:\n",
             (
-                "1: topic 'result' takes the dead letters and the result of sink 'result', and nobody could tell them "
-                "apart: name another topic in `dead_letters`"
+                "1: topic 'result' would have both the dead letters and the result of sink 'result', which readers "
+                "could not distinguish: set another topic in `dead_letters`"
             ),
         ),
         (
@@ -33,13 +33,13 @@ from tests.unit.job.test_job_errors import changed, refused
             "sinks:\n  other: {topic: orders, mode: append, sql: SELECT 1}\n",
             (
                 "1: table 'orders' reads topic 'orders', which sink 'other' writes: the job would read its own "
-                "results. Let both sinks read a view (`views`), or split the job in two"
+                "results. Let both sinks read a view (`views`), or split the job into two jobs"
             ),
         ),
         (
             "sinks:\n",
             "sinks:\n  other: {topic: shop.main.progress, mode: append, sql: SELECT 1}\n",
-            "1: topic 'shop.main.progress' has the name of one that the job itself makes: name another topic",
+            "1: topic 'shop.main.progress' is a topic that the job itself creates: use another one",
         ),
     ],
 )

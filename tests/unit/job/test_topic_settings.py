@@ -38,14 +38,20 @@ def test_units_keys_and_the_record_type_reach_the_reader(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ("primary_key: id, units: {x: days}", "units: `units` names 'x', which is not among the columns id, code"),
+        (
+            "primary_key: id, units: {x: days}",
+            "units: `units` has 'x', which is not a column; the columns are id, code",
+        ),
         ("primary_key: id, units: {id: millis}", "'id' is BIGINT: only a DATE, TIME or TIMESTAMP has a unit"),
-        ("primary_key: id, units: {day: millis}", "'day' is DATE, whose unit is days, and not millis"),
-        ("primary_key: id, units: {due: days}", "whose unit is seconds, millis, micros or nanos, and not days"),
+        ("primary_key: id, units: {day: millis}", "'day' is DATE, whose unit must be days, not millis"),
+        ("primary_key: id, units: {due: days}", "whose unit must be seconds, millis, micros or nanos, not days"),
         ("primary_key: id, units: {due: hours}", "'hours': expected days, seconds, millis, micros or nanos"),
         ("primary_key: id, key.format: raw", "'raw': expected string, long, json or avro"),
-        ("primary_key: [id, code], key.format: string", "is a key of one column, but the primary key has 2: id, code"),
-        ("primary_key: code, key.format: long", "`key.format: long` is a BIGINT, but 'code' is STRING"),
+        (
+            "primary_key: [id, code], key.format: string",
+            "needs a primary key of one column, but the primary key has 2: id, code",
+        ),
+        ("primary_key: code, key.format: long", "`key.format: long` needs a BIGINT key, but 'code' is STRING"),
         ("primary_key: id, format: plain_avro, record: a.B", "`format: plain_avro` does not have"),
     ],
 )

@@ -205,7 +205,9 @@ def test_what_no_row_can_be_made_of_is_refused(form: str, tmp_path: Path) -> Non
         (1, "changelog"),
         (2, "changelog"),
     ]
-    for letter, text in zip(found.letters, ("truncated", "'x' is no operation", "`after` is missing"), strict=True):
+    for letter, text in zip(
+        found.letters, ("truncated", "'x' is not an operation", "the envelope has no `after`"), strict=True
+    ):
         assert text in letter.message
 
 
@@ -215,7 +217,7 @@ def test_a_row_that_is_no_envelope_is_told(tmp_path: Path) -> None:
     number = topic.registry.register("orders-value", Record.parse({**ROW, "namespace": "shop"}))
     found = topic.read(struct.pack(">bI", 0, number) + avro(ROW, A))
     assert [letter.stage for letter in found.letters] == ["schema"]
-    assert "is no Debezium envelope" in found.letters[0].message
+    assert "is not a Debezium envelope" in found.letters[0].message
 
 
 def test_avro_without_a_frame_is_read_under_the_columns_of_the_table(tmp_path: Path) -> None:
@@ -265,7 +267,8 @@ def test_what_debezium_spells_out_is_read(tmp_path: Path) -> None:
     wrong, wide = (letter.message for letter in found.letters)
     assert wrong == (
         "field 'placed': its value does not fit the column's type: \"noon\": the writer's schema has STRING "
-        "(io.debezium.time.ZonedTimestamp), and the column is declared TIMESTAMP: declare STRING to take it as it is"
+        "(io.debezium.time.ZonedTimestamp), but the column is declared TIMESTAMP: declare STRING to keep the text "
+        "unchanged"
     )
     assert wide.startswith("field 'amount': its value does not fit the column's type: ")
     assert "io.debezium.data.VariableScaleDecimal" in wide
@@ -292,15 +295,15 @@ def test_json_has_the_columns_of_the_table(tmp_path: Path) -> None:
 
 BAD = [
     (b"{", "it is not JSON, line 1, column 2"),
-    (b"[]", "it is no JSON object"),
-    (b"null", "it is no JSON object"),
+    (b"[]", "it is not a JSON object"),
+    (b"null", "it is not a JSON object"),
     (b"\xff{}", "it is not JSON"),
     (b"[" * 100_000, "it is not JSON"),
     (b'{"id": 1' + b"0" * 5000 + b"}", "it is not JSON"),
-    (b'{"id": 1e99923372036854775807}', "it is not JSON: 1e99923372036854775807 is no number"),
+    (b'{"id": 1e99923372036854775807}', "it is not JSON: 1e99923372036854775807 is out of range for a number"),
     (b"{}", "id: it is NOT NULL, but missing or null"),
     (b'{"id": "1"}', 'id: "1" is not BIGINT'),
-    (b'{"id": 9223372036854775808}', "id: 9223372036854775808 is too large for BIGINT"),
+    (b'{"id": 9223372036854775808}', "id: 9223372036854775808 is out of range for BIGINT"),
     (b'{"id": true}', "id: true is not BIGINT"),
     (b'{"id": 1, "name": "\\ud800"}', "name: "),
     (b'{"id": 1, "amount": 1.234}', "amount: "),

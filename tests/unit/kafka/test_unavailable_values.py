@@ -70,8 +70,8 @@ def test_a_row_with_the_placeholder_is_a_dead_letter(mode: str, tmp_path: Path) 
     (letter,) = job.letters
     assert (letter.stage, letter.offset) == ("value", 1)
     assert letter.message == (
-        "column note: Debezium does not know the value, which an update left unchanged, and wrote "
-        f"'{PLACEHOLDER}': give the table REPLICA IDENTITY FULL in PostgreSQL, and send the row again"
+        "column note: Debezium does not know the unchanged value of an updated row, and sent "
+        f"'{PLACEHOLDER}': set REPLICA IDENTITY FULL for the table in PostgreSQL, and send the row again"
     )
 
 

@@ -76,8 +76,8 @@ def test_check_tells_of_every_query_that_is_refused(tmp_path: Path) -> None:
     told = [line.partition(": ")[2].partition(",")[0] for line in str(refused.value).splitlines() if str(file) in line]
     assert told == [
         "sinks.a.sql: the function FROB is not supported",
-        "sinks.c.sql: t has no column y; there is x",
-        "views.v: t has no column z; there is x",
+        "sinks.c.sql: t has no column y; available: x",
+        "views.v: t has no column z; available: x",
     ]
     assert str(copy(refused.value)) == str(refused.value)
 
@@ -148,7 +148,7 @@ def test_a_change_that_is_none_is_refused_by_its_number() -> None:
     ("changes", "problem"),
     [
         ([1], r"changes:1: expected \{\"table\""),
-        (1, r"1 is no file of changes, nor changes: expected"),
+        (1, r"1 is neither a file of changes nor a list of changes: expected"),
         ("nope.jsonl", "the file of changes nope.jsonl cannot be read: No such file"),
         (EXAMPLES, "cannot be read: Is a directory"),
     ],
@@ -170,7 +170,7 @@ def test_a_float_is_the_decimal_that_a_person_wrote() -> None:
     assert amount(1e3) == Decimal("1000.00")
     for value in (0.1 + 0.2, float("nan"), 1e30):
         with pytest.raises(
-            InputError, match=r"is not DECIMAL\(10,2\): round it, or give it as text or decimal.Decimal"
+            InputError, match=r"is not DECIMAL\(10,2\): round it, or pass it as text or decimal.Decimal"
         ):
             amount(value)
     with pytest.raises(InputError, match=r"amount: 1\.234 is not DECIMAL\(10,2\)$"):
