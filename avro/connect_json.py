@@ -59,6 +59,6 @@ def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:
 
 
 def _digits(number: int) -> str:
-    """Return a whole number in the shortest two's complement, as Java's BigInteger writes it, in base64."""
+    """Return an integer in the shortest two's complement, as Java's BigInteger writes it, in base64."""
     length = (number if number >= 0 else ~number).bit_length() // 8 + 1
     return base64.b64encode(number.to_bytes(length, "big", signed=True)).decode()

@@ -154,8 +154,8 @@ def match_fields(
             name = f"{path}.{field.name}" if path else field.name
             raise ResolutionError(
                 name,
-                f"the writer's schema has no field {name!r}, and the column is NOT NULL or has no default: "
-                f"the writer has {', '.join(by_name) or 'no fields'}",
+                f"the writer's schema has no field {name!r}, and the column has no default value (it is NOT NULL, or "
+                f"its schema gives no default); the writer's schema has {', '.join(by_name) or 'no fields'}",
             )
         matched.append((field, origin))
     return matched

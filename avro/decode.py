@@ -1,4 +1,4 @@
-"""Decode packed values into Arrow arrays, a whole column at a time.
+"""Decode packed values into Arrow arrays, one column at a time.
 
 The structure of the rows has been checked before. Only values can still be invalid: text that is not UTF-8, a decimal
 with too many digits, a time out of range. Such a row gets a flaw, and its value becomes null.

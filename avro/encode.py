@@ -1,4 +1,4 @@
-"""Encode Arrow columns as packed rows, a whole column at a time."""
+"""Encode Arrow columns as packed rows, one column at a time."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Span:
     """The bytes from `starts` to `ends` in every row.
 
     `low` and `high` express the same bounds for all rows at once. Spans with `low < high <= other.low` never overlap;
-    if `high == other.low`, the other span begins where this one ends.
+    if `high == other.low`, the other span begins where this span ends.
     """
 
     starts: Ints

@@ -56,7 +56,7 @@ def _each(column: pa.Array, write: Callable[[Any], Any]) -> list[Any]:
 
 
 def _several(values: list[Any], column: pa.Array) -> list[Any]:
-    """Return the elements of each row of an array or a map; its offsets point into `values`."""
+    """Return for each row of an array or map column its slice of `values`, the elements of all rows; None for NULL."""
     there = validity(column).tolist()
     bounds = pairwise(offsets_of(column).tolist())
     return [values[start:end] if is_ else None for (start, end), is_ in zip(bounds, there, strict=False)]

@@ -160,7 +160,7 @@ class Type:
 
     @property
     def required(self) -> Type:
-        """The same type without NULL; a union keeps its branches."""
+        """The same type without NULL. Unions of several types are returned unchanged."""
         return replace(self, nullable=False, null_first=True) if self.optional else self
 
     def as_nullable(self) -> Type:

@@ -1,4 +1,4 @@
-"""The SQL name of each Avro type and logical type, and the base type of each logical type that is one number."""
+"""Tables of Avro types: the SQL name of each type and logical type, and the base types of numeric logical types."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ the remarks name the difference.
 - A condition of WHERE, ON or HAVING is evaluated only for rows that satisfy the conditions written before it.
 - `POSSIBLE(…)` in `explain` is a copy of a condition that runs earlier in the plan. It removes rows for which the
   condition is not true, and keeps rows on which the condition fails, so that the original condition reports them.
-- An equality in ON that may fail, such as `a = 10 / b`, is a join key if it comes first. If it follows a condition on
-  both tables, it is evaluated on pairs of rows.
+- An equality in the ON clause that may fail, such as `a = 10 / b`, is a join key if it comes first. If it follows a
+  condition on both tables, it is evaluated on pairs of rows.
 
 ## Types
 
@@ -182,11 +182,11 @@ def _result(function: ScalarFunction) -> str:
 
 def _aggregates() -> Iterator[str]:
     yield (
-        "## Aggregate functions\n\nAll aggregates process retractions exactly: the result is that of the current rows, "
-        "whatever changes led to them.\n\n"
+        "## Aggregate functions\n\nAll aggregates process retractions exactly: the result is computed from the current "
+        "rows, whatever changes led to them.\n\n"
         "- `FILTER (WHERE …)` may follow every aggregate.\n"
-        "- `DISTINCT` is allowed in all aggregates except COUNT_IF and those of y and x. It keeps all distinct values, "
-        "each with its row count.\n"
+        "- `DISTINCT` is allowed in all aggregates except COUNT_IF and the aggregates of y and x. It keeps all "
+        "distinct values, each with its row count.\n"
         "- Over a whole partition, `OVER (PARTITION BY …)` or `OVER ()`, the result is joined to its rows.\n"
     )
     yield "| function | result | state per group | remarks |\n|---|---|---|---|"

@@ -90,7 +90,7 @@ _OWN: Mapping[str, Schema] = {
             "timeout": {
                 **_SETTING,
                 "title": "seconds",
-                "description": f"The limit for one answer of the registry, retries included. If omitted, "
+                "description": f"The time limit for one response from the registry, including retries. If omitted, "
                 f"{ANSWER_SECONDS:g} s. After the timeout, a running job asks again.",
             },
             "folder": {**_SETTING, "description": "A folder of .avsc files. The path is relative to the job file."},

@@ -90,7 +90,7 @@ class RowFailed(OperatorError):
         self.row = row
         """The row's index in the computed rows, or -1 if no computed row failed."""
         self.seq = seq
-        """The arrival number. Both numbers are -1 if a function failed on a whole group."""
+        """The arrival number. Both numbers are -1 if a function failed on a group, not on a single row."""
         self.advice = advice
         """A sentence without its full stop."""
 

@@ -6,8 +6,9 @@ State. Arrangement "groups" stores one row per group, which is replaced when it 
 accumulators. Accumulators are updated incrementally from the batch (`operators.aggregate.accumulators`). Arrangement
 "values" exists only if a call needs the values themselves: DISTINCT, extremes such as MIN and MAX over an input that
 retracts, and functions of all values such as COLLECT_LIST (`operators.aggregate.arranged_values`). Arrangement "views"
-exists only if a user-defined function keeps views (`operators.aggregate.group_views`). Arrangement "ends" exists only
-if groups end at a time in their results (`operators.aggregate.timer_queue`).
+exists only if a user-defined aggregate stores views: collections that it reads on demand
+(`operators.aggregate.group_views`). Arrangement "ends" exists only if groups end at a time in their results
+(`operators.aggregate.timer_queue`).
 
 The walk:
 - Look up the touched groups.
@@ -314,7 +315,7 @@ def _extremes(
 
 
 def _lost(stored: pa.BinaryArray, of_stored: Indices, dead: TouchedValues, groups: int) -> Mask:
-    """Return which of the stored values of groups have no rows any more."""
+    """Return which stored values of groups have no rows any more."""
     old = np.full(groups, -1)
     old[of_stored] = np.arange(len(of_stored))
     suspects = np.flatnonzero((old >= 0)[dead.group])

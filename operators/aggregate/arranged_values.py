@@ -4,12 +4,12 @@ DISTINCT and functions of all values need them, and so do MIN and MAX if rows ma
 the values of all such arguments of an aggregate. Each argument is a *stream*. An entry is a group, a stream and a
 value; its weight is the number of input rows, and it is replaced when that number changes.
 
-The place of an entry has the upper half of the group's hash, followed by 32 bits of the value. These are bits of the
-value's hash if values are only counted, and of its order if the least or the greatest is wanted. So if the minimum of a
-group is retracted, the next one is found by reading places upwards from the old one, in growing steps, instead of
-reading the whole group. Text is ordered by its first four letters there; if these are all equal, the whole group is
-read. Arrivals have the place of their value, where a retraction finds the oldest. To find the next arrival, the whole
-group is read.
+The *place* of an entry is its 64-bit position in the order of a run: the upper half of the group's hash, followed by 32
+bits of the value. These are bits of the value's hash if values are only counted, and of its order if the least or the
+greatest is wanted. So if the minimum of a group is retracted, the next one is found by reading places upwards from the
+old one, in growing steps, instead of reading the whole group. Text is ordered by its first four letters there; if these
+are all equal, the whole group is read. Arrivals have the place of their value, where a retraction finds the oldest. To
+find the next arrival, the whole group is read.
 
 Retracting a value that is not present has no effect. Values live as long as their group. This needs care only with a
 TTL, where a group expires as a whole. Values are stored with twice the group's TTL. All values of a group are rewritten

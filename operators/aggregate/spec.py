@@ -30,9 +30,9 @@ class AggregateSpec:
     - an exact changelog as input. Operators emit one. For a source in which a bare +U replaces a row, or in which
       retractions may find no row, `Normalize` produces one. Order does not matter.
     - `arguments`: returns, for payloads, the columns that calls name as arguments or filters. It is not called if no
-      call names one. For MIN_BY and MAX_BY the column has comparable bytes of the order that end in the value, NULL if
-      the row does not count. For FIRST and LAST it has bytes of the value and of the columns that distinguish rows. For
-      functions of all values it has the whole value as bytes.
+      call names one. For MIN_BY and MAX_BY the column has comparable bytes of the ordering value followed by the value,
+      NULL if the row does not count. For FIRST and LAST it has bytes of the value and of the columns that distinguish
+      rows. For functions of all values it has the whole value as bytes.
     - `group`: returns the group columns of payloads, packed. Equal keys must give equal bytes, so -0.0 and NaN must
       each have one representation. Empty bytes for a global aggregate.
     - `result`: takes one column per call and returns the packed values. All columns but those of COUNT are nullable,

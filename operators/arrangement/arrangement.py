@@ -1,10 +1,11 @@
 """The arrangement: an operator's state, a multiset of rows indexed by key, as a few sorted runs of immutable segments.
 
 Each batch appends one small run; `compaction` keeps the number of runs small. The live rows are the sum over all runs.
-Rows are ordered by *place*: the upper half of the hash of their key, then 32 bits that distinguish the rows of a key
-and depend on the layout (`operators.arrangement.layout`). All rows of a key are therefore found by one interval, and
-one row of a key with a million rows by one number. A place only narrows the search: two keys in one place cost time,
-and never give a wrong result.
+Rows are ordered by *place*. A place is the 64-bit position of an entry in the order of a run: the upper half of the
+hash of the row's key, then 32 bits that distinguish the rows of a key and depend on the layout
+(`operators.arrangement.layout`). All rows of a key are therefore found by one interval, and one row of a key with a
+million rows by one number. A place only narrows the search: two keys in one place cost time, and never give a wrong
+result.
 
 A batch at time `now` does not see expired rows: those written a TTL ago or, if an operator uses the times of its rows
 (`operators.columns.rowtime`), those whose `until` has been reached.
@@ -127,7 +128,7 @@ class Arrangement:
         return np.full(len(payload), self.now, np.int64) if until is None else until(payload)
 
     def first_after(self, place: int) -> int | None:
-        """Return the first place after this one that has an entry, even a cancelled one; None if there is none."""
+        """Return the first place after `place` that has an entry, even a cancelled entry; None if there is none."""
         found = []
         for run in self._manifest.runs:
             info = next((info for info in run.segments if info.last > place), None)
@@ -226,7 +227,7 @@ class Arrangement:
         return self.between(reach if backward else low, high if backward else reach), reach
 
     def append(self, entries: Entries) -> None:
-        """Add entries; a negative one must be the exact opposite of one from a lookup. Not for layout *last write*."""
+        """Add entries; not for layout *last write*. A negative entry must be the opposite of an entry from a lookup."""
         assert not self._spec.replaces, "in this layout, `replace` writes the entries"
         self._appended.append(entries)
 

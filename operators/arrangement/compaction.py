@@ -5,9 +5,10 @@ are merged into one, so there are few runs and each row is rewritten about once 
 have cancelled out, or many of the rows that were looked up, all runs are merged into one regardless of size.
 
 A merge proceeds in portions: the next rows of all its inputs, at most as many as a segment can hold, in order of
-(place, seq), become one output segment. Between portions the manifest stores the merge's progress, from which it
-continues after a restart. A batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction, the
-smallest merges first. (The fuel of differential dataflow's spine, and LSM-tree tiering.)
+(place, seq), become one output segment. (A *place* is the 64-bit position of an entry in the order of a run, see
+`operators.arrangement.layout`.) Between portions the manifest stores the merge's progress, from which it continues
+after a restart. A batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction, the smallest merges
+first. (The fuel of differential dataflow's spine, and LSM-tree tiering.)
 """
 
 from __future__ import annotations

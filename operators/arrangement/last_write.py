@@ -1,10 +1,10 @@
 """Layout *last write*: an entry is the complete state of its key, and replaces the earlier entries of the key.
 
-An update is one entry instead of two: the old row need not be written again to be retracted. The upper half of a place
-is that of the key's hash, the lower half the number of the batch. The entries of a key are therefore in the order in
-which they were written, whichever runs they are in. The last entry counts: with a positive weight it is the key's row,
-with a negative one it says that the key has no row. A negative entry is dropped once everything before it has been
-merged.
+An update is one entry instead of two: the old row need not be written again to be retracted. A *place* is the 64-bit
+position of an entry in the order of a run. Here, its upper half is that of the key's hash, and its lower half is the
+number of the batch. The entries of a key are therefore in the order in which they were written, whichever runs they are
+in. The last entry counts: with a positive weight it is the key's row, with a negative one it says that the key has no
+row. A negative entry is dropped once everything before it has been merged.
 """
 
 from __future__ import annotations

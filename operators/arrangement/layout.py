@@ -1,8 +1,9 @@
 """The layouts of an arrangement's rows. The plan chooses a layout by the known unique keys.
 
-In layout *ordered*, the sub-key is an order key: bytes that compare as the rows of a key rank. The place then has 24
-bits of the hash and the 40 bits of the order code, so that a run can be read from the first row of a key on
-(`operators.arrangement.prefix_scan`).
+The *place* of an entry is its 64-bit position in the order of a run. Except in layouts *ordered* and *timed*, it has
+two 32-bit halves. In layout *ordered*, the sub-key is an order key: bytes that compare as the rows of a key rank. The
+place then has 24 bits of the hash and the 40 bits of the order code, so that a run can be read from the first row of a
+key on (`operators.arrangement.prefix_scan`).
 
     one row per key   the key contains a unique key                        place = hash, 0
     unique key        the sub-key is a unique key                          place = hash, hash64(sub-key)

@@ -1,6 +1,7 @@
 """The manifest of an arrangement: the segments of its runs, and the progress of its merges.
 
-It is the only blob that is replaced with every batch: a header line with the format and its version, then JSON.
+It is the only blob that is replaced with every batch: a header line with the format and its version, then JSON. A
+*place* in it is the 64-bit position of an entry in the order of a run (`operators.arrangement.layout`).
 """
 
 from __future__ import annotations

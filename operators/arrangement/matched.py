@@ -1,4 +1,7 @@
-"""Match the changes of one operator input with the stored rows that may be the same rows."""
+"""Match the changes of one operator input with the stored rows that may be the same rows.
+
+A *place* is the 64-bit position of an entry in the order of a run (`operators.arrangement.layout`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Read from a place on, in either direction: the nearest entries, as few as suffice, with no gaps in between.
 
+A *place* is the 64-bit position of an entry in the order of a run (`operators.arrangement.layout`).
+
 In every run, the nearest entries of an interval of places are located. The result is complete up to the nearest of the
 points at which some run has enough entries; places are read whole.
 """
@@ -24,10 +26,10 @@ def reach_of_nearest(
     *,
     backward: bool,
 ) -> Uint64s:
-    """Return the place up to which each closed interval must be read so that some run has `enough` entries there.
+    """Return for each closed interval the place up to which it must be read to find `enough` entries in one run.
 
-    The interval is read from `low` on, or from `high` down with `backward`. If no run has enough entries, the place is
-    the interval's end. The intervals are disjoint and ascending.
+    `enough` has a number for each interval. The interval is read from `low` on, or from `high` down with `backward`. If
+    no run has enough entries, the place is the interval's end. The intervals are disjoint and ascending.
     """
     reach = (low if backward else high).copy()
     for run in runs:

@@ -77,9 +77,10 @@ def _rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s, refreshed: Indic
 
 
 def spelled(weight: Int64s, sizes: Int64s, refreshed: Indices) -> Indices:
-    """Return each row as many times as it is retracted or inserted.
+    """Return the indices of rows, each repeated as many times as the row is retracted or inserted.
 
-    `sizes` are the bytes of all rows; `refreshed` are rows emitted in addition. Raises `BatchTooLarge`.
+    `sizes` has the size of each row in bytes. `refreshed` are rows that are emitted in addition; they only count
+    towards the size. Raises `BatchTooLarge` for more than `LARGEST` bytes.
     """
     size = int(sizes @ abs(weight)) + int(sizes[refreshed].sum())
     rows = spelled_out(weight)

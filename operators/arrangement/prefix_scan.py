@@ -1,11 +1,12 @@
 """Read from the top: the first rows of keys in layout *ordered*, as few as suffice, with no gaps in between.
 
-A run is in order of (place, seq). The first rows of each key are read from every run. The result is complete up to the
-earliest of the points at which the reading of some run stopped. A place is read whole, because its rows may have
-different order keys, and its last row may rank first. But if a place has very many rows, these are usually ties: rows
-with the same order key, which rank by arrival, in stored order. So before more than `MANY` rows of a place are read,
-their order keys are compared, which reads nothing else of the rows. If there is only one order key, a part of the rows
-suffices.
+A run is in order of (place, seq); a *place* is the 64-bit position of an entry in a run, which includes the first bits
+of the order key (`operators.arrangement.layout`). The first rows of each key are read from every run. The result is
+complete up to the earliest of the points at which the reading of some run stopped. A place is read whole, because its
+rows may have different order keys, and its last row may rank first. But if a place has very many rows, these are
+usually ties: rows with the same order key. Ties rank by arrival, and are stored in that order. So before more than
+`MANY` rows of a place are read, their order keys are compared, which reads nothing else of the rows. If there is only
+one order key, a part of the rows suffices.
 """
 
 from __future__ import annotations

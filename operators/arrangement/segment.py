@@ -1,5 +1,8 @@
 """A segment: one immutable blob of entries in order of (place, seq), named by its digest.
 
+A *place* is the 64-bit position of an entry in the order of a run (`operators.arrangement.layout`). Entries with
+one place are ordered by seq.
+
 Reading a blob copies nothing: the columns are views of it (`operators.arrangement.segment_format`).
 """
 

@@ -1,9 +1,9 @@
 """Consolidation: cancel equal signed rows of opposite sign, and keep the rest.
 
 A set of changes is a multiset with signs: each row counts with its weight, and only the sum over equal rows matters.
-All such sums are computed here, over columns: a weight for each row, and columns that decide which rows are equal.
-Nothing else is known of the rows. The caller knows which row kinds the signs stand for, and whether a row has a key. A
-row of weight 0 does not count, even if it serves another purpose.
+All such sums are computed here, over columns: a weight for each row, and columns that decide which rows are equal. This
+module uses nothing else of the rows. The caller knows which row kinds the signs stand for, and whether a row has a key.
+A row of weight 0 does not count, even if it serves another purpose.
 
 Most batches have little to cancel, so only rows that may cancel cost work. Rows are first compared by codes, which are
 equal for equal rows. Rows with equal codes are compared by all of their bytes. Equal rows of both signs are put in
@@ -81,9 +81,9 @@ def net_in_groups(groups: Groups, payload: pa.BinaryArray, weight: Int64s, seq: 
 
 
 def summed(groups: Groups, weight: Int64s) -> Int64s:
-    """Return the weights with the sum of each group on its first row, and 0 on its other rows.
+    """Return weights in which the first row of each group has the sum of the group, and its other rows have 0.
 
-    For rows that are equal in everything, so that it does not matter which of them stay.
+    The rows of a group must be equal in all columns, because the first row then stands for all of them.
     """
     first = np.full(groups.count, -1)
     first[groups.ids[::-1]] = np.arange(len(weight))[::-1]

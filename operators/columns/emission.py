@@ -56,7 +56,7 @@ class RetractionError(ValueError):
 def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = False, ordered: bool = False) -> Changes:
     """Return the net changes with the row kinds of `form`, those of one key next to each other, old before new.
 
-    - `keyed`: `changes.key` is the result's unique key; otherwise whole rows count.
+    - `keyed`: changes are netted by `changes.key`, the result's unique key; otherwise by the complete row.
     - `by_seq`: the changes are an upsert stream as its source sent it. The last change of a key by `seq` wins, and
       earlier rows are not retracted; the changes are not a multiset with signs.
     - `ordered`: rows are only inserted. They are sorted by their sub-keys, then by arrival, then by their bytes.

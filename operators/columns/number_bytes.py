@@ -1,4 +1,4 @@
-"""Whole numbers as bytes that compare as the numbers do: a marker byte, and eight bytes with the sign bit flipped.
+"""Integers as bytes that compare as the numbers do: a marker byte, and eight bytes with the sign bit flipped.
 
 Such bytes can be the sub-key of an arrangement in layout *ordered* (`order_code`).
 """

@@ -106,11 +106,11 @@ class JoinInput:
         return self.arrangement.between(np.zeros(1, np.uint64), np.full(1, ~np.uint64(0)))
 
     def stayed(self, keys: Uint64s) -> Entries:
-        """Return the staying rows of the keys with these hashes, with refreshes applied."""
+        """Return the rows that stay of the keys with these hashes, with refreshes applied."""
         return self.arrangement.lookup(keys, less=self.withdrawn)
 
     def count(self, others: SideRows, keys: Uint64s) -> Int64s:
-        """Count the staying rows of each key with one of these hashes that has staying rows among the `others`."""
+        """Count the rows that stay of each key that has one of these hashes and a row that stays in `others`."""
         counts = np.zeros(others.key_count, np.int64)
         if len(keys):
             rows = others.one_of_each_key(np.flatnonzero(is_in(others.stayed.hash, keys)))
@@ -145,11 +145,13 @@ def rows_of_touched_keys(
     only_counts: bool = False,
     refreshes: bool = False,
 ) -> tuple[SideRows, SideRows]:
-    """Return the rows that each side needs to know of the keys that either side touches.
+    """Return both sides' changed rows, and the stored rows that are needed to compute the join's changes.
 
-    `counts_for_left`: the match count of each left row of those keys is needed; likewise `counts_for_right`.
-    `only_counts`: only the counts are needed, because no condition is evaluated. `refreshes`: rewritten rows are needed
-    too, with the other side's rows of their keys.
+    The stored rows are those of the keys that changes of the other side touch, and more by these flags:
+
+    - `counts_for_left`: the match count of each left row of those keys is needed. `counts_for_right` likewise.
+    - `only_counts`: only the counts are needed, not the rows counted, because no condition is evaluated.
+    - `refreshes`: rewritten rows are needed, and the other side's rows of their keys.
     """
     of_left, of_right = left.touched(), right.touched()
     known_left, known_right = of_right, of_left
@@ -176,9 +178,10 @@ def rows_of_touched_keys(
 
 
 def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
-    """Return the `touched` hashes of keys with staying rows, except those whose places were read for `known` ones.
+    """Return the `touched` hashes of keys with `stayed` rows, except hashes that the `known` keys' lookup covered.
 
-    Known keys have been looked up by place, which several keys may share; this ensures that rows are read once.
+    A lookup of a key reads all rows whose hashes have the same upper half, which several keys may share. The exception
+    ensures that each row is read once.
     """
     return touched[is_in(touched, distinct(hashes(stayed))) & ~is_in(touched & UPPER, distinct(known & UPPER))]
 
@@ -186,7 +189,7 @@ def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
 def number_rows(
     left: JoinInput, left_stayed: Entries, right: JoinInput, right_stayed: Entries
 ) -> tuple[SideRows, SideRows]:
-    """Number the keys of both sides, over their changed rows and the given staying rows."""
+    """Number the keys of both sides, over their changed rows and the given rows that stay."""
     left_parts = left.resolved.added, left.resolved.removed, left.expired, left_stayed
     right_parts = right.resolved.added, right.resolved.removed, right.expired, right_stayed
     groups = number_keys([*left_parts, *right_parts])

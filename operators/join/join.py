@@ -4,16 +4,17 @@ Maintains L join R on equal keys and an optional further condition; the kind is 
 the null-padded row that an outer join emits for an unmatched row. Two arrangements, "left" and "right", store the rows
 of the two inputs by join key.
 
-The walk. The changes of each side are resolved to added rows (A) and removed rows (X). The staying rows of the touched
-keys (S) are looked up on both sides. Join is bilinear, so with old = S + X and new = S + A the change of all pairs is
+The walk. The changes of each side are resolved to added rows (A) and removed rows (X). The rows of the touched keys
+that stay (S), that is, those that the batch neither adds nor removes, are looked up on both sides. Join is bilinear, so
+with old = S + X and new = S + A the change of all pairs is
 
     + A_l A_r  + A_l S_r  + S_l A_r  - X_l X_r  - X_l S_r  - S_l X_r
 
-Staying rows are never paired with each other. The pad of a row of an outer side is in the output exactly while the row
-has no match. So the pad is emitted for A, retracted for X, and changed for S if the match count reaches or leaves zero.
-Counts are per key. With a condition, they come from the pairs above; only if these leave open whether other matches
-exist are the staying rows of that key paired too. Finally, equal rows of opposite sign cancel (for example rows that
-moved from one key to another), and the rest is emitted.
+Left rows that stay are never paired with right rows that stay. The pad of a row of an outer side is in the output
+exactly while the row has no match. So the pad is emitted for A, retracted for X, and changed for S if the match count
+reaches or leaves zero. Counts are per key. With a condition, they come from the pairs above. If these leave open
+whether other matches exist, the rows of that key that stay on both sides are paired too. Finally, equal rows of
+opposite sign cancel (for example rows that moved from one key to another), and the rest is emitted.
 
 NULL keys match nothing. Payloads must be self-delimiting under their schemas, so that a concatenated left and right
 payload is equal only if both parts are.
@@ -26,7 +27,7 @@ in the output, and returns only when a retraction removes the last visible match
 predecessor expired is a new row.
 
 A row that is rewritten while visible lives longer, keeps its mark and changes nothing. If a downstream operator has a
-TTL, its results are emitted as refreshes (`JoinSpec.refreshes`): its pairs with staying rows, or its pad.
+TTL, the row's results are emitted as refreshes (`JoinSpec.refreshes`): its pairs with rows that stay, or its pad.
 
 If a retraction finds no row in an input with a TTL, it is treated as the retraction of an expired row (E), as in Flink.
 It retracts the pairs with the rows that are visible before the batch, - E_l X_r - E_l S_r and mirrored, or the pad if
@@ -157,10 +158,10 @@ class Join:
 
 
 def _pads_again(outer: SideRows, padded: Int8s, steps: Emission, renewed: Emission, now: int) -> Emission:
-    """Return the staying pads of rewritten rows; `outer` is the left side of `steps` and of `renewed`."""
+    """Return the pads that stay, of rewritten rows; `outer` is the left side of `steps` and of `renewed`."""
     alone = outer.rewritten(now) & padded.astype(np.bool_)
     alone[steps.left] = False
-    # `padded` is unreliable for staying rows whose matches do not change; a renewed pair proves a match.
+    # `padded` is unreliable for rows that stay and whose matches do not change; a renewed pair proves a match.
     alone[renewed.left] = False
     rows = np.flatnonzero(alone)
     return Emission(rows, np.full(len(rows), PAD), outer.weight[rows])

@@ -2,9 +2,9 @@
 
 If one join feeds another with the same key, in the same shard, the second join's input consists of pairs of rows that
 the first join already stores. So the second join does not store them. It recomputes the rows of the keys that its other
-input touches by joining the first join's state, and subtracts the rows that the batch has added. The rest are the
-staying rows. A tree of joins on one key thus stores its inputs and no intermediate results, as Flink's multi-way join
-and Materialize's delta joins do, while each join still has two inputs.
+input touches by joining the first join's state, and subtracts the rows that the batch has added. The rest are the rows
+that stay. A tree of joins on one key thus stores its inputs and no intermediate results, as Flink's multi-way join and
+Materialize's delta joins do, while each join still has two inputs.
 
 The cost is one more join of the touched keys, whose rows would be read and paired in any case.
 """
@@ -47,7 +47,7 @@ class RemadeRows:
         return Resolved(self._added, self._removed, Entries.empty(), np.empty(0, np.int64))
 
     def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:  # noqa: ARG002 - the batch is known here
-        """Return the staying rows of the keys with these hashes, and possibly of other keys."""
+        """Return the rows that stay of the keys with these hashes, and possibly of other keys."""
         if not len(hashes):
             return Entries.empty()
         stay = counted(Entries.concat([self._remake(hashes, self._stores, self._now), -self._added]))
@@ -56,7 +56,7 @@ class RemadeRows:
         return stay.filter(stay.weight > 0)
 
     def count(self, hashes: Uint64s, keys: pa.BinaryArray, less: Entries) -> Int64s:  # noqa: ARG002 - as in `lookup`
-        """Return the number of staying rows of each of these keys."""
+        """Return for each of these keys the number of rows that stay."""
         rows = self.lookup(hashes)
         groups = group(np.concatenate([hashes, rows.hash]), [concat_binary([keys, rows.key])])
         counts = np.zeros(groups.count, np.int64)

@@ -94,11 +94,11 @@ class PairMatching:
 
 @dataclass(frozen=True, slots=True)
 class SideRows:
-    """The rows of the touched keys on one side: first the added ones, then the removed ones, then the staying ones.
+    """The rows of the touched keys on one side: first the added ones, then the removed ones, then those that stay.
 
     `keys` numbers the keys over both sides, from 0 to `key_count` - 1; -1 for a NULL key. All weights are positive.
-    `unseen` is the number of further staying rows of each key, if only their number matters. The last `expired` of the
-    removed rows had expired before: they are invisible, but their results may be in the output.
+    `unseen` is the number of further rows of each key that stay, if only their number matters. The last `expired` of
+    the removed rows had expired before: they are invisible, but their results may be in the output.
     """
 
     payload: pa.BinaryArray
@@ -151,11 +151,11 @@ class SideRows:
         return result
 
     def beside(self, unseen: Int64s) -> Self:
-        """Return the same rows with these numbers of further staying rows per key."""
+        """Return the same rows with these numbers of further rows that stay, per key."""
         return replace(self, unseen=unseen)
 
     def one_of_each_key(self, rows: Indices) -> Indices:
-        """Return one row for each non-NULL key of these staying rows, which are numbered from 0."""
+        """Return one row for each non-NULL key of these rows. Only rows that stay are numbered, from 0."""
         keys = self.keys[self.changed + rows]
         one = np.full(self.key_count, -1)
         one[keys[keys >= 0]] = rows[keys >= 0]
@@ -212,7 +212,7 @@ class Pairs:
         return Emission(self.left, self.right, np.where(self.gained, self.weight, -self.weight))
 
     def renewed(self, left: SideRows, right: SideRows, now: int) -> Emission:
-        """Return the staying pairs of the same two sides with at least one row that was rewritten at time `now`."""
+        """Return the pairs of rows that stay on both sides, with at least one row that was rewritten at time `now`."""
         again_left, again_right = left.rewritten(now), right.rewritten(now)
         others = np.flatnonzero(~again_left[left.changed :]) + left.changed
         parts = [
@@ -256,7 +256,7 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
     """Return the number of matches of each outer row before the batch and after it.
 
     Only whether a count is zero matters. The count before an addition and the count after a removal do not matter. For
-    a staying row whose matches do not change, both counts may be zero although it has matches.
+    a row that stays and whose matches do not change, both counts may be zero although the row has matches.
     """
     if pairs.matches is None:
         stayed = inner.count_by_key(inner.changed, len(inner)) + inner.unseen
@@ -276,7 +276,7 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
         np.bincount(pairs.left[side], weight[side], len(outer)).astype(np.int64)
         for side in (~pairs.gained, pairs.gained)
     )
-    # A staying row that gains or loses all of its matches in these pairs may have other matches among the staying rows.
+    # A row that stays, and gains or loses all of its matches in these pairs, may match other rows that stay.
     open_now = (before > 0) & (now == 0)
     open_before = (now > 0) & (before == 0)
     undecided = open_now if marked else open_now | open_before

@@ -14,10 +14,10 @@ key without a change of its bytes, nothing is emitted.
 NULL keys match nothing: such a row never passes a semi join and always passes an anti join.
 
 NULL-aware anti join, for NOT IN. `x NOT IN (SELECT y FROM R)` is true if R is empty, for any x; otherwise it is true if
-x is not NULL, no y is NULL and no y equals x. Whether R is empty and whether it contains a NULL are properties of R as
-a whole, so no shard can derive them from its own rows. A third input, side 2, sends them to each shard as *facts*: a
-fact is true while the side has at least one row with the key `NOT_EMPTY` or `HAS_NULL`. A third arrangement, "facts",
-counts these rows. When a fact changes, all left rows of the shard must be read.
+x is not NULL, no y is NULL and no y equals x. Whether R is empty and whether it contains a NULL depends on all rows of
+R, so no shard can derive it from its own rows. A third input, side 2, sends both to each shard as *facts*: a fact is
+true while the side has at least one row with the key `NOT_EMPTY` or `HAS_NULL`. A third arrangement, "facts", counts
+these rows. When a fact changes, all left rows of the shard must be read.
 
 A null-aware mark join uses the same facts for the third result of IN: NULL if no y equals x, R is not empty, and x or
 some y is NULL.
@@ -161,7 +161,7 @@ class SemiJoin:
         )
 
     def _written(self, left: SideRows, right: SideRows, pairs: Pairs, now: int) -> tuple[Mask, Indices]:
-        """Return which left rows are rewritten or have a written match, and the staying rows with a known match.
+        """Return which left rows are rewritten or have a written match, and the rows that stay and have a known match.
 
         Only refreshes use this. An anti join emits only unmatched rows, so a written match never refreshes one.
         """
@@ -222,10 +222,10 @@ class SemiJoin:
 
 @dataclass(frozen=True, slots=True)
 class _Unmatched:
-    """Which left rows had no match before the batch and have none after it; for staying rows marks decide, if used.
+    """Which left rows had no match before the batch and have none after it; for rows that stay marks decide, if used.
 
-    The values before an addition and after a removal do not matter. For a staying row whose matches do not change, both
-    may be wrong, but then they are equal.
+    The values before an addition and after a removal do not matter. For a row that stays and whose matches do not
+    change, both values may be wrong, but then they are equal.
     """
 
     before: Mask
@@ -254,7 +254,7 @@ def _no_pairs() -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Truth:
-    """The facts about R as a whole."""
+    """The facts about R: whether it has rows, and whether it contains a NULL."""
 
     not_empty: bool
     has_null: bool

@@ -293,7 +293,7 @@ class PatternSearch:
         return _Question(variable, rows, asked, near)
 
     def _ask_of_other_starts(self, question: _Question, stop: int) -> None:
-        """Also ask about the following rows as possible first rows of a match, in case this one is not."""
+        """Also ask about the following rows as possible first rows of a match, in case the given row is not."""
         first = question.rows[0]
         for row in range(first + 1, min(first + _STARTS, stop) if question.near is None else first):
             question.rows.append(row)

@@ -5,8 +5,8 @@ silently. Here the row is emitted as -D when it expires, and downstream operator
 row. So the downstream query runs over the live rows and needs no TTL of its own.
 
 State. "rows" stores the rows as `operators.normalize.normalize` does; this operator is a Normalize with a clock.
-"agenda" is a timer queue: for each row, in the order of write times, it stores the row's place in "rows". An entry
-moves when its row is rewritten.
+"agenda" is a timer queue: for each row, in the order of write times, it stores the row's place in "rows", the 64-bit
+position of its entry in the order of a run. An entry moves when its row is rewritten.
 
 The walk. The due entries are one range of the timer queue, up to the time one TTL ago. First the rows that they name
 are removed, then the changes of the batch are applied to the remaining rows. A retraction removes the oldest live one

@@ -67,7 +67,7 @@ class OrderedRows:
 
 
 def _taken(rows: Entries, gone: Entries) -> Mask:
-    """Return which of the rows are retracted; of equal rows, as many as were retracted."""
+    """Return which rows are retracted; of equal rows, as many as were retracted."""
     if not len(gone):
         return np.zeros(len(rows), np.bool_)
     both = Entries.concat([rows, gone])

@@ -4,6 +4,9 @@
     changes              ^                 ^ ^
     spans          [. . . 1 . . .]   [. . . 2 3 . . .]
 
+The ends of spans are given as places; a *place* is the 64-bit position of an entry in the order of a run of the
+arrangement (`operators.arrangement.layout`).
+
 Initially each change is a span of its own, and some rows before and after it are read. Spans that meet are merged. The
 distance to the last row that matters is unknown, so each reading goes four times as far as the one before, for all
 spans at once. If a change may affect all rows after it or all rows before it, the partition is one span.
@@ -46,16 +49,16 @@ class Spans:
 
     @property
     def first(self) -> Uint64s:
-        """The places at which their partitions begin."""
+        """The places at which the partitions of the spans begin."""
         return self.low & UPPER_ORDERED
 
     @property
     def last(self) -> Uint64s:
-        """The places at which their partitions end."""
+        """The places at which the partitions of the spans end."""
         return self.low | ~UPPER_ORDERED
 
     def of(self, places: Uint64s) -> Mask:
-        """Return which of these places belong to their partitions."""
+        """Return for each of these places whether it is in a partition with a span."""
         return is_in(places & UPPER_ORDERED, self.first)
 
     def with_others(self, which: Indices) -> Mask:

@@ -16,13 +16,13 @@ Without a `last`, every row may be in the result, and a change may renumber ever
 point are not distinguished, all of them count as `settled` + 1. The partition is then read up to that point; rows
 beyond it have that number before and after. Otherwise, the whole partition is read for every change.
 
-Strategies, which the plan chooses by what it knows of the input:
+Strategies, which the plan chooses by its facts about the input:
 
     append      rows are only inserted. State: rows with number <= last; other rows can never reach the range.
     improving   rows are identified by a unique key, within one partition; an update never increases the order key,
                 and no row is deleted permanently. State: rows with RANK <= last. This holds for ROW_NUMBER too,
-                because an update that keeps the order key may move its row behind its ties. Not for DENSE_RANK,
-                whose numbers decrease when two rows become ties.
+                because an update that keeps the order key may move its row behind its ties. It does not hold for
+                DENSE_RANK, whose numbers decrease when two rows become ties.
     retract     any change. State: all rows. A partition is read from its first row on, as far as the range and the
                 retracted rows require, and no further. Rows that share an order code are read together, but of very
                 many ties ROW_NUMBER reads only the first. RANK and DENSE_RANK give all ties one number, so they read

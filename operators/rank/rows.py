@@ -60,9 +60,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The rows of touched partitions: first the retracted ones, then the inserted ones, then the staying ones.
+    """The rows of touched partitions: first the retracted ones, then the inserted ones, then those that stay.
 
-    `keys` numbers the partitions from 0 to `count` - 1; staying rows of other partitions are left out.
+    `keys` numbers the partitions from 0 to `count` - 1. Stored rows of other partitions are left out.
     """
 
     entries: Entries

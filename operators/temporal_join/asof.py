@@ -4,17 +4,17 @@ Maintains, for a left row at time t, the right row of its key with the greatest 
 t, or > t). Of right rows with equal times, the latest to arrive is taken. An unmatched left row is dropped or
 null-padded. A correction on either side emits exactly the changes that it causes.
 
-Both sides are positions, called places, on one line per key; each left row takes the first right row at or after its
-own place. For `t >= v` a place is the negated time, so that a later place is an earlier time. If the times must not be
-equal, the place of a left row is one higher. So there is only one direction and one comparison.
+The rows of both sides have positions on one line per key. Each left row takes the first right row at or after its own
+position. For `t >= v` a position is the negated time, so that a later position is an earlier time. If the times must
+not be equal, the position of a left row is one higher. So there is only one direction and one comparison.
 
     t >= v    left  8   right 9 7 5           left -8             right -9 . -7 -5      it takes 7
 
 The walk. The changes of either side are resolved to inserted and retracted rows. A changed right row affects the left
-rows from after the previous right row's place up to its own; these are read. For all affected left rows, the right rows
-are searched from their places on, up to the first one that stays (`operators.temporal_join.nearest`). So a left row
-costs a search instead of a reading of its whole key. Then each left row is paired with the row that it found before the
-batch, with weight -1, and with the row that it finds now, with weight +1; equal pairs cancel.
+rows from after the previous right row's position up to its own; these are read. For all affected left rows, the right
+rows are searched from their positions on, up to the first one that stays (`operators.temporal_join.nearest`). So a left
+row costs a search instead of a reading of its whole key. Then each left row is paired with the row that it found before
+the batch, with weight -1, and with the row that it finds now, with weight +1; equal pairs cancel.
 
 Watermark. A left row is evicted when no right row that it could take can change any more, and a right row when no left
 row that would take it can arrive any more. One of the two follows from the row's own time. The other follows from the
@@ -30,7 +30,7 @@ rows that take a right row later than the watermark or none.
 Versions (`operators.temporal_join.versions`): the right side may be a table with a key, in its original form, whose
 rows replace each other in the table but remain valid for their own time.
 
-State: arrangements "left" and "right", layout *ordered*, rows by key, with the place as the sub-key.
+State: arrangements "left" and "right", layout *ordered*, rows by key, with the position as the sub-key.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class _RightChange:
         return cls(goes, comes, both.points, before)
 
     def stayed(self, kept: Arrangement, keys: TouchedKeys, left: Resolved) -> Entries:
-        """Return the staying left rows that may take another right row."""
+        """Return the left rows that stay and may take another right row."""
         if not len(self.places):
             return Entries.empty()
         low, high = Points(self.places.key, self.before).places(keys), self.places.places(keys)
@@ -237,7 +237,7 @@ class _RightChange:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The affected left rows: first the retracted ones, then the inserted ones, then the staying ones."""
+    """The affected left rows: first the retracted ones, then the inserted ones, then those that stay."""
 
     entries: Entries
     points: Points
@@ -265,7 +265,7 @@ class _Left:
         return steps if padded else steps.take(np.flatnonzero(steps.right != PAD))
 
     def written(self, until: Int64s) -> list[Entries]:
-        """Return the entries of inserted rows with their expiry, and of staying rows whose expiry changes."""
+        """Return the entries of inserted rows with their expiry, and of rows that stay and whose expiry changes."""
         stays = self.goes + self.comes
         changed = stays + np.flatnonzero(until[stays:] != self.entries.written_at[stays:])
         rows = replace(self.entries, written_at=until)

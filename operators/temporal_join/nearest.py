@@ -1,9 +1,11 @@
 """Nearest rows: for points on the lines of some keys, the next row of the key or the previous one.
 
-Rows are in an arrangement of layout *ordered* whose sub-key is a number (`columns.number_bytes`). Each point costs a
-search: a few entries of each run are read from the point on. More are read only if these have cancelled out, will be
-retracted, or belong to another key that shares the places. Points that lie close together share their readings: each
-reads only up to the next point, and uses the next point's result if it finds nothing.
+Rows are in an arrangement of layout *ordered* whose sub-key is a number (`columns.number_bytes`), the row's position on
+the line of its key. A *place* in the arrangement is the 64-bit position of an entry in the order of a run. It consists
+of bits of the key's hash and of the sub-key. Each point costs a search: a few entries of each run are read from the
+point on. More are read only if these have cancelled out, will be retracted, or belong to another key that shares the
+places. Points that lie close together share their readings: each reads only up to the next point, and uses the next
+point's result if it finds nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ _FEW = 2
 """The number of entries of a run that are read first; a rewritten version is two entries and one that cancels."""
 
 NOWHERE = 1 << 62
-"""The place of a row that has no place on its line; no row is found there or after it."""
+"""The number of a row that has no position on its line; no row is found there or after it."""
 
 LAST_PLACE = NOWHERE - 2
-"""The place of all times from the year 148,000 on; the first place is equally far in the other direction."""
+"""The position of all times from the year 148,000 on; the first position is equally far in the other direction."""
 
 _FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Places on the lines of keys: the number of a key, and a number on its line."""
+    """Points on the lines of keys: for each, the number of its key (`key`) and its position on the line (`at`)."""
 
     key: Indices
     at: Int64s
@@ -58,11 +60,11 @@ class Points:
         return places("ordered", keys.hash[self.key], sub_key, sub_key)
 
     def next_of(self, points: Points) -> Indices:
-        """Return for each of `points` the first of these ordered points of its key at or after it; -1 for none."""
+        """Return for each of `points` the first of these (ordered) points at or after it in its key; -1 if none."""
         return self._of_same_key(_beside(self, points, backward=False), points)
 
     def before(self, points: Points) -> Indices:
-        """Return for each of `points` the last of these ordered points of its key before it; -1 for none."""
+        """Return for each of `points` the last of these (ordered) points before it in its key; -1 if none."""
         return self._of_same_key(_beside(self, points, backward=True), points)
 
     def _of_same_key(self, found: Indices, points: Points) -> Indices:
@@ -71,7 +73,7 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Rows by key and place; of the rows at one place, the latest to arrive comes first and is the one that counts."""
+    """Rows by key and position; of rows at one position, the latest to arrive comes first, and only it counts."""
 
     entries: Entries
     points: Points
@@ -87,7 +89,7 @@ class Line:
 
 
 def _beside(rows: Points, points: Points, *, backward: bool) -> Indices:
-    """Return the row after or before each point, in any key; -1 for none. At one place, points come before rows."""
+    """Return the row after or before each point, in any key; -1 for none. At one position, points come before rows."""
     count = len(points)
     is_row = np.repeat([False, True], [count, len(rows)])
     order = np.lexsort((is_row, np.concatenate([points.at, rows.at]), np.concatenate([points.key, rows.key])))
@@ -149,7 +151,7 @@ class _Intervals:
 
     @property
     def nowhere(self) -> np.uint64:
-        """A place further away than all others."""
+        """A place that is farther from the points than any row: the last one, or the first one with `backward`."""
         return np.uint64(0) if self.backward else ~np.uint64(0)
 
     def short(self, reach: Uint64s, found: Uint64s) -> Indices:

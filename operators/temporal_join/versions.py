@@ -46,7 +46,8 @@ def resolve_versions(
 ) -> Resolved:
     """Resolve changes of the keys `of_key` to versions, which are ordered from the latest to the first.
 
-    Their sub-keys are the places of their times in that order. A delete whose time is NULL is treated as one by key.
+    The sub-key of a version is the position of its time in that order. A delete whose time is NULL is treated as one by
+    key.
     """
     at = number_bytes.from_bytes(changes.sub_key)
     ends = changes.kind == RowKind.DELETE
@@ -69,7 +70,7 @@ def resolve_versions(
 
 
 def _latest(rows: Arrangement, keys: TouchedKeys, key: Indices, comes: Int64s) -> Int64s:
-    """Return for each change the place of the latest version of its key so far, stored or earlier in the batch.
+    """Return for each change the position of its key's latest version so far, stored or earlier in the batch.
 
     The end of a key is one of its versions, and ending a key twice changes nothing.
     """

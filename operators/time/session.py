@@ -171,9 +171,9 @@ class Session:
     def _moved(
         self, rows: Arrangement, keys: TouchedKeys, spans: SessionSpans, stored: SessionRows, resolved: Resolved
     ) -> _Moved:
-        """Return the staying rows whose window changes, and the inserted rows with their windows.
+        """Return the rows that stay and whose window changes, and the inserted rows with their windows.
 
-        The loop is over readings, each of all partitions that are still uncertain.
+        Each round of the loop reads further, for all partitions in which it is not yet known where the changes end.
         """
         spec = self.spec
         found: list[_Moved] = []
@@ -238,7 +238,7 @@ class _Chain:
 
     @classmethod
     def of(cls, spans: SessionSpans, stays: SessionRows, comes: SessionRows, ended: Mask, gap: int) -> _Chain:
-        """Return the chain of staying rows, some in sessions that have `ended`, and inserted rows."""
+        """Return the chain of inserted rows and rows that stay, some of them in sessions that have `ended`."""
         rows = SessionRows(
             Entries.concat([stays.entries, comes.entries]),
             *(np.concatenate([getattr(part, name) for part in (stays, comes)]) for name in ("key", "time", "window")),

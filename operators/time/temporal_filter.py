@@ -6,8 +6,9 @@ beginning; a row that will leave has an entry at its end; other rows have none.
 
 The walk. The due entries are removed from the timer queue; rows that begin are emitted and rows that end are retracted.
 Then every change of the batch whose row is in the result now is passed on, and the row's next event is queued. The due
-entries are one range of the arrangement, which is ordered by time. (These are Materialize's temporal filters, with an
-ordered state instead of a timer per row as in Flink.)
+entries are one range of the arrangement, which is ordered by time: an entry's *place*, its 64-bit position in the order
+of a run, has the time in its upper bits. (These are Materialize's temporal filters, with an ordered state instead of a
+timer per row as in Flink.)
 
 The operator has three uses. By the clock, it implements `WHERE ts > NOW() - INTERVAL …`: rows leave without any input.
 By a watermark, it buffers rows until they are final, and then emits each once, in the order of time. The latter also

@@ -75,7 +75,7 @@ def doubled(whole: Graph) -> bool:
 
 
 def changed(job: Job, query: PlannedQuery, before: Contents) -> dict[str, tuple[str, ...]]:
-    """Return the differences from a checkpoint, by sink. Differences of the whole query are listed for every sink."""
+    """Return the differences from a checkpoint, by sink. Each sink also has the differences that affect all sinks."""
     whole, wanted = contents(job, query, before)
     everywhere = differences(before.common, wanted.common)
     found = {name: (*everywhere, *wanted.changes(before, name)) for name in wanted.sinks}

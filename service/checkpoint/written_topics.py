@@ -82,7 +82,7 @@ class WrittenTopics:
 
     @property
     def tables(self) -> list[SourceTable]:
-        """The tables whose deletes compaction may remove."""
+        """The source tables whose deletes may be removed by compaction of their topics."""
         return replaced_tables(self.graph)
 
     def begin(self) -> None:

@@ -106,7 +106,7 @@ def _asked(url: str) -> JobStatus | Overview:
         ) from None
     except (ValueError, KeyError, TypeError):
         raise NoStatusError(
-            f"the response of {_shown(url)} is not a status page of this version of Rowkind: check the address"
+            f"the response from {_shown(url)} is not a status page of this version of Rowkind: check the address"
         ) from None
 
 

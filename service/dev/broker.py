@@ -116,7 +116,7 @@ class Broker:
             self._temporary = None
 
     def _take(self, folder: Path) -> None:
-        """Lock the folder against other brokers until this one has stopped, even if this process is killed."""
+        """Lock the folder against other brokers until this broker has stopped, even if this process is killed."""
         self._lock = (folder / "lock").open("wb")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,7 +3,7 @@
     column    a column unchanged
     doubles   one or two columns as DOUBLE, NULL if one of them is: for variances and similar functions
     packed    several columns as bytes, equal if all columns are, NULL if one of them is: COUNT(DISTINCT a, b)
-    ranked    comparable bytes of an order followed by a value, NULL if the order is: MIN_BY and MAX_BY
+    ranked    comparable bytes of the ordering value, then of the value; NULL if the first is NULL: MIN_BY and MAX_BY
     entry     columns packed as a row: FIRST and LAST, and gathered values
     structs   columns unchanged, as the fields of a struct: functions of the job
 

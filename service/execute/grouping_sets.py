@@ -37,7 +37,8 @@ _AT_ONCE = 1 << 20
 def in_sets(calc: Calc, rows: Rows, live: Callable[[Calc, Rows], Changes]) -> Changes | None:
     """Return the aggregated rows of all grouping sets; None if each row is to be expanded to one row per set.
 
-    `live` applies a calc to rows without any first step. Raises ExpressionError.
+    `live` applies a calc to rows, without the step that pre-aggregates rows before the shuffle (`Calc.partial`). Raises
+    ExpressionError.
     """
     if not _may(calc, rows):
         return None

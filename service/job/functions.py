@@ -16,7 +16,7 @@ Target = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-
 
 
 class FunctionView(Section):
-    """A view of an aggregate: a collection that it keeps per group, besides its accumulator. Set exactly one key."""
+    """A view of an aggregate: a collection stored per group, besides the accumulator. Set exactly one key."""
 
     map: tuple[str, str] | None = None
     """The SQL types of the keys and values."""

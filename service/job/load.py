@@ -36,7 +36,7 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Job:
 
 
 def loaded(text: str, file: Path, environment: Mapping[str, str] | None = None) -> Job:
-    """Load the job from a text; `file` need not exist. Raises JobError with all problems."""
+    """Load the job from a string; `file` need not exist. Raises JobError with all problems."""
     return read(_parse(text, file), file, environment)
 
 
@@ -161,7 +161,7 @@ class _Reading:
 
 
 _EXPECTED = {
-    "job": ": the job's name, which its transactions and metrics also have",
+    "job": ": the job's name, which is also used for its transactions and metrics",
     "tables": ": the source topics, by their names in the SQL",
     "sinks": ": the result topics, each with its sql",
     "mode": ": append, retract or upsert",

@@ -115,7 +115,7 @@ class BatchSettings(Section):
     """The limits of a micro-batch."""
 
     max_rows: int = Field(default=500_000, gt=0)
-    """The maximum number of rows in a batch, of all tables together. A batch ends earlier after 64 MB, when `memory`
+    """The maximum number of rows in a batch, summed over all tables. A batch ends earlier after 64 MB, when `memory`
     has no room for more, or after 200,000 rows if more would take longer than two seconds."""
 
 
@@ -176,7 +176,7 @@ class Job(Section):
     run."""
 
     memory: Size | None = None
-    """The memory limit of all processes of the job together. If omitted, there is no limit."""
+    """The limit on the total memory of the job's processes. If omitted, there is no limit."""
 
     batch: BatchSettings = BatchSettings()
     """The limits of a micro-batch."""

@@ -67,7 +67,7 @@ class RowKindSettings(Section):
         if value is not None:
             for word, kind in value.items():
                 if kind not in _SYMBOLS:
-                    raise ValueError(f"{word!r} stands for {kind!r}: expected {either(_SYMBOLS)}")
+                    raise ValueError(f"the row kind of {word!r} is {kind!r}, but must be {either(_SYMBOLS)}")
             spellings({word.encode(): _SYMBOLS[kind] for word, kind in value.items()})
         return value
 
@@ -218,7 +218,7 @@ class Table(Section):
 
     units: dict[str, TimeUnit] = Field(default_factory=dict)
     """The unit of numbers in DATE, TIME and TIMESTAMP columns, column to unit, if the topic does not declare it:
-    `{day: days, at: millis}`. A date has `days`, the others `seconds`, `millis`, `micros` or `nanos`."""
+    `{day: days, at: millis}`. A date has `days`, the other types have `seconds`, `millis`, `micros` or `nanos`."""
 
     record: str | None = None
     """The full name of the table's record type, such as `com.example.Order`, if the topic has several types. Records of

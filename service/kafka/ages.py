@@ -1,8 +1,8 @@
 """Count the records of a batch by their age, for the latency histogram.
 
-A record's latency is known only when its batch has ended. Until then, record times travel with the blocks as counters.
-Times are rounded to an eighth of the record's age when it is read, which is precise enough for a histogram. So a batch
-has at most a few dozen distinct times.
+A record's latency is known only when its batch has ended. Until then, the counters that go with the blocks carry the
+records' timestamps. Times are rounded to an eighth of the record's age when it is read, which is precise enough for a
+histogram. So a batch has at most a few dozen distinct times.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class RestartedTopicError(ReplacedTopicError):
 
 
 class ClaimedTopicsError(ChangelogError):
-    """Another job writes a result topic. Choose another topic, or take this one over."""
+    """Another job writes a result topic. Choose another topic, or take over this topic."""
 
     def __init__(self, topics: Sequence[str], job: str, progress: str) -> None:
         self.topics, self.job = tuple(topics), job

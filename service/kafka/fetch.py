@@ -158,7 +158,7 @@ class Fetcher:
         return Records(topic, partition, offset, value, key, headers if any(headers) else None, timestamp, made)
 
     def _heed(self, event: Message, positions: Positions, on_lost: OnLost) -> None:
-        """Handle an event that is not a record. Raises ChangelogError if the range cannot be read on."""
+        """Handle an event that is not a record. Raises ChangelogError if the range cannot be read further."""
         number = int(positions.find([event])[0])
         if number < 0 or number not in positions.open:
             return

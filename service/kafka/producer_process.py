@@ -123,7 +123,7 @@ def serve(address: str, told: int) -> None:
         # A name for process listings: after a fork, the command line is that of the workers.
         with suppress(OSError):
             Path("/proc/self/comm").write_text("rowkind-writer")
-        # The process that started this one waits for this line.
+        # The parent process waits for this line.
         os.write(told, b"ready\n")
         ready.register(listener, selectors.EVENT_READ)
         while True:

@@ -119,7 +119,10 @@ class Reading:
                 raise RestartedTopicError(error.topic, how) from None
 
     def _partitions(self, extent: str) -> dict[str, dict[int, int | None]]:
-        """Return the partitions of all tables whose watermarks are used, with None for a watermark not known yet."""
+        """Return the partitions in `extent` of each table whose watermark is used.
+
+        Each partition is mapped to None, because its watermark is not known yet.
+        """
         marks: dict[str, dict[int, int | None]] = {}
         for topic, partition in Offset.from_json(json.loads(extent)).at:
             for each in self._tables.get(topic, ()):

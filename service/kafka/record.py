@@ -65,7 +65,7 @@ class Records:
 
     @property
     def each(self) -> Iterator[OneRecord]:
-        """Iterate over the single records. Only for records that were fetched whole."""
+        """Iterate over the single records, which must have been fetched whole."""
         assert self.timestamp is not None, "the records were read with their timestamps"
         headers = self.headers if self.headers is not None else [None] * len(self)
         partitions, offsets, times = self.partition.tolist(), self.offset.tolist(), self.timestamp.tolist()

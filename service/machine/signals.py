@@ -89,7 +89,7 @@ class Signals(AskedToStop):
         threading.Thread(target=self._guard, args=(heard, tells, seconds), name="signals", daemon=True).start()
 
     def _forget(self) -> None:
-        """Detach the signals in a process forked from this one. Signals to that process are not meant for this one."""
+        """Detach the signals in a forked process. Signals to that process are not meant for its parent."""
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)

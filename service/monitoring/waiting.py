@@ -66,7 +66,11 @@ class Waiting:
                 self.end(system)
 
     def begin(self, system: System, what: str, *, seconds: float = 0.0, why: str = "", told: bool = False) -> None:
-        """Begin a wait for a system, unless there is one. It has lasted `seconds`. `told`: the caller has logged it."""
+        """Record that the job waits for a system. If a wait for it is recorded already, only change the reason, `why`.
+
+        `seconds`: how long the wait has lasted so far. `told`: the caller has logged the wait, so the next line is
+        logged after 30 s.
+        """
         with self._lock:
             now = self._clock()
             wait = self._waits.get(system)

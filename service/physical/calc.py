@@ -67,8 +67,8 @@ class Calc:
     `partial` is the step that each task applies to the rows before the shuffle. It pre-aggregates them by group, or
     drops rows that cannot reach the range of a rank.
 
-    `refreshes`: a downstream operator has a TTL and needs to know of rows that were written again unchanged. These
-    refreshes come from the operator that the calc belongs to, and from rows that the calc itself cancels.
+    `refreshes`: a downstream operator has a TTL, so rows that were written again unchanged are emitted as refreshes.
+    The refreshes come from the operator that the calc belongs to, and from rows that the calc itself cancels.
 
     `on_error` says what happens to a row on which an expression fails: the query fails, the row becomes a dead letter,
     or the expression is NULL if its type allows it.

@@ -59,7 +59,7 @@ class _PhysicalWalk(Walk):
         self._ttl = ttl
 
     def calc(self, node: PhysicalNode) -> str:
-        """Return the text of what a node's calc computes for a consumer."""
+        """Return what a node's calc computes for a consumer, as a string."""
         if isinstance(node, PhysicalUnion):
             return ""
         calc, expands = node.calc, []
@@ -78,7 +78,7 @@ class _PhysicalWalk(Walk):
         return self.fields(calc, names, own)
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """Return the text of a value whose columns have these names."""
+        """Return a value as a string, with these names for its columns."""
         known = None
         match value:
             case SourceTable():

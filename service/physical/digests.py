@@ -1,4 +1,4 @@
-"""Plain data as texts. Texts are equal if the data means the same, whatever columns and aliases are called.
+"""Plain data as strings. Strings are equal if the data means the same, whatever columns and aliases are called.
 
 One walk covers the fields of frozen dataclasses and the values in them. A field counts unless its role says otherwise
 (`operators.field_roles`), so a new field counts by default.
@@ -29,7 +29,7 @@ class Walk:
     """Converts values to texts. Each kind of plan extends this walk with the meaning of its values."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """Return the text of a value whose columns have these names."""
+        """Return a value as a string, with these names for its columns."""
         match value:
             case PythonFunction():
                 return called(value)
@@ -40,7 +40,7 @@ class Walk:
         return self.fields(value, names) if hasattr(value, "__dataclass_fields__") else repr(value)
 
     def fields(self, value: Any, names: ColumnTexts, known: Mapping[str, str] | None = None) -> str:
-        """Return the text of all fields that count. Texts in `known` are used as given."""
+        """Return all fields that count as a string. Strings in `known` are used as given."""
         known = known or {}
         parts = []
         for name, role in roles(type(value)):
@@ -55,7 +55,7 @@ class Walk:
         return role not in ("aside", "merged")
 
     def field(self, value: Any, role: str, names: ColumnTexts) -> str:
-        """Return the text of a field with a role."""
+        """Return a field with a role as a string."""
         match role:
             case "column" if isinstance(value, tuple):
                 return str([names[each] for each in value])

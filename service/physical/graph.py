@@ -38,7 +38,7 @@ from rowkind.service.physical.tree import clock, fused, inputs, level, remade_in
 class Exit:
     """One consumer's exit of a scan or an operator.
 
-    - `node`, `traits`: the name of the scan or operator in the consumer's plan, and what that plan knows of its rows.
+    - `node`, `traits`: the name of the scan or operator in the consumer's plan, and that plan's facts about its rows.
     - `to`: the place of the consuming operator. Sinks have the places after all operators.
     - `level`: the level of the consumer. `stays`: the rows are already in its shard.
     - `spreads`: no key decides on the shard, because the rows go to a sink without a key.
@@ -77,7 +77,7 @@ class GraphOperator:
     - `sink`: the first sink that needs the operator. In its plan the operator is called `node.node`.
     - `identity`: its digest, from `computes`.
     - `state`: the name of its state: a digest of what it computes, unless a checkpoint has another name for it.
-    - `refreshes`: whether a consumer needs to know of rows that were written again.
+    - `refreshes`: whether a consumer needs refreshes: rows that were written again unchanged.
     - `reads`: the state of other operators of its level that it reads. Its own name for that state maps to the place of
       the other operator and the name there.
     """
@@ -97,7 +97,7 @@ class GraphOperator:
 
     @property
     def refreshes(self) -> bool:
-        """Whether a downstream operator needs to know of rows that were written again unchanged."""
+        """Whether a downstream operator needs refreshes: rows that were written again unchanged."""
         return any(each.calc.refreshes for each in self.exits)
 
 

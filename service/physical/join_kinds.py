@@ -20,7 +20,7 @@ MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
 }
 """Whether the left and the right side of a join may be salted: spread over several shards under one key, with copies of
 the other side in each shard. A side may not be salted if rows of the other side are emitted without a match, because a
-copy cannot know of matches in other shards.
+copy does not see matches in other shards.
 """
 
 JOIN_NAMES: Mapping[PhysicalJoinKind, JoinName] = {

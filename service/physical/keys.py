@@ -34,7 +34,7 @@ class Key:
     - `record`: if the consumer is a Kafka topic, the Avro schema of the topic's key. The key bytes are then that Avro
       record instead of comparable bytes. Otherwise None.
     - `constant`: instead of parts, the same bytes for every row, and every row goes to every shard of the consumer.
-      This serves facts about the input as a whole.
+      This serves facts that depend on all rows of the input.
     - `salt`: set if the rows of one key are spread over several shards.
     - `apart`: this many last parts, each TIMESTAMP NOT NULL, distinguish keys but do not decide on the shard. Keys that
       differ only in these parts are in the same shard.

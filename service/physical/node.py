@@ -24,7 +24,7 @@ InputLayout = Literal["one row per key", "unique key", "multiset"]
 
 @dataclass(frozen=True)
 class Traits:
-    """What the plan knows of the rows that leave a node's calc, for explain and tests.
+    """The plan's facts about the rows that leave a node's calc, for explain and tests.
 
     Execution uses two of them: the graph reads `needs_before` to decide whether a sink's changes may be netted before
     the shuffle, and a lookup reads the `mode` of its left side.

@@ -29,8 +29,8 @@ class RowKindHeader:
     """The header with a source topic's row kind, and its spellings.
 
     `values` maps the header's bytes to the ordinal of the row kind. `missing` and `unknown` say what to do with a
-    record that has no such header or another value in it: treat it as `+I`, send it to the dead letters, or fail. Of
-    several headers with the name, the last wins.
+    record that has no such header or another value in it: treat it as `+I`, send it to the dead letters, or fail. If a
+    record has several headers with this name, the last one counts.
     """
 
     header: str = "op"

@@ -178,7 +178,7 @@ class _FactWalk(Walk):
     """Texts of values as checkpoints store them, on one line."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """Return the text of a value whose columns have these names."""
+        """Return a value as a string, with these names for its columns."""
         rule = rule_for(value, _TEXTS)
         return super().value(value, names) if rule is None else rule(value)
 

@@ -17,7 +17,7 @@ from rowkind.service.plan.pipeline import place, texts
 from rowkind.service.plan.sql.parse import parse
 
 _STANDS = (exp.Predicate, exp.Select, exp.Alias, exp.Group, exp.Ordered, exp.AggFunc, exp.Window, exp.Connector)
-"""Parents under which a text may be meant as a column. In other functions it may be the name of a field."""
+"""Parents under which a string literal may be meant as a column. In other functions it may be a field name."""
 
 
 def lints(job: Job) -> Iterator[str]:

@@ -46,7 +46,7 @@ def _is_this(path: str) -> bool:
 
 
 def _trouble(path: str) -> str:
-    """Return how a Python differs from this one; empty if it does not."""
+    """Return how another Python differs from the running Python; empty if it does not."""
     try:
         asked = subprocess.run(  # noqa: S603 - what Spark is about to run
             [path, "-c", _TELLS], capture_output=True, text=True, timeout=_MOST_SECONDS, check=False

@@ -84,5 +84,5 @@ class PythonFunction:
 
 
 def called(function: str | PythonFunction) -> str:
-    """Return a text that identifies an aggregate function, for comparing two."""
+    """Return a string that identifies an aggregate function, to compare two of them."""
     return f"{function.name} {function.identity}" if isinstance(function, PythonFunction) else function

@@ -62,8 +62,8 @@ class CheckpointMismatchError(RunError):
         lines = "\n".join(f"  {line}" for line in changed)
         super().__init__(
             f"the checkpoint {folder} belongs to another plan:\n{lines}\n"
-            "`rowkind diff` shows which sinks can stay. `rowkind run --upgrade` keeps these and rebuilds the others "
-            "from the topics. It changes only those rows of the result topics that differ."
+            "`rowkind diff` shows which sinks can stay. `rowkind run --upgrade` keeps these sinks and rebuilds the "
+            "other sinks from the topics. It changes only those rows of the result topics that differ."
         )
 
 
@@ -143,7 +143,7 @@ class SkipError(RunError):
 
 
 class StrangeCheckpointError(RunError):
-    """The topics were written from another checkpoint that had replaced this one, and this one lacks those writes."""
+    """The topics were written from a checkpoint that had replaced the present one, which lacks those writes."""
 
     exit_code = REFUSED
 
@@ -244,7 +244,7 @@ class TopicsHeldError(RunError):
 
 
 class SupersededError(RunError):
-    """A later run of the same job has taken over; this one has nothing more to do."""
+    """A later run of the same job has taken over; the present run has nothing more to do."""
 
     def __init__(self, job: str, query: str) -> None:
         self.job = job

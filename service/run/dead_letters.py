@@ -165,8 +165,8 @@ def _original(kafka: KafkaSettings, letter: Letter) -> OneRecord:
     original = record_at(kafka, topic, partition, offset)
     if original is None:
         raise LetterError(
-            f"dead letter {letter.place} cannot be replayed: its record, at offset {offset} of partition {partition} "
-            f"of topic {topic}, no longer exists"
+            f"dead letter {letter.place} cannot be replayed: its record (topic {topic}, partition {partition}, offset "
+            f"{offset}) no longer exists"
         )
     return original
 

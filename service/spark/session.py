@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001 - Hadoop's file systems are available only through Spark's gateway
 """The Spark session that a job runs in.
 
-Every setting that a job relies on is set here and nowhere else. Measurements are in the commit that introduced a
-setting. Settings that only silence or bound something have a comment.
+Every setting that a job relies on is set here and nowhere else. The commit that introduced a setting has the
+measurements for it. Settings that only silence log output or set a limit have a comment.
 """
 
 from __future__ import annotations

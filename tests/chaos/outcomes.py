@@ -74,6 +74,20 @@ def gets_over(stage: Stage, harm: Callable[[], None] | None, job: Callable[[], R
     return replace(about, seconds=time.monotonic() - began, changes=changes, wrong=wrong)
 
 
+def injected(faults: int, jobs: int, changes: int) -> str:
+    """Return a sentence with the size of a campaign."""
+    parts = [f"{count:,} {noun if count == 1 else noun + 's'}" for count, noun in ((faults, "fault"), (jobs, "job"))]
+    were = "was" if faults == 1 else "were"
+    return f"{parts[0]} {were} injected into {parts[1]}, and {changes:,} topic changes were checked."
+
+
+def wrong_after(faults: int) -> str:
+    """Return a sentence with the number of faults after which a result was wrong."""
+    if not faults:
+        return "No result was wrong or missing after any of them."
+    return f"After {faults:,} of {'them' if faults > 1 else 'these faults'}, a result was wrong or missing."
+
+
 def table(title: str, outcomes: Sequence[Outcome], module: str) -> Table:
     """Recoveries by kind of fault; of a fault of a seed that was tried several times the last one counts."""
     last = list({(outcome.commit, outcome.seed, outcome.number): outcome for outcome in outcomes}.values())
@@ -90,9 +104,9 @@ def table(title: str, outcomes: Sequence[Outcome], module: str) -> Table:
     checked = {(outcome.commit, outcome.seed): outcome.changes for outcome in last}
     commits = ", ".join(f"{commit} ({count})" for commit, count in Counter(each.commit for each in last).items())
     note = (
-        f"{len(last):,} faults in {len(checked)} jobs, {sum(checked.values()):,} changes of topics checked. After "
-        f"{sum(bool(outcome.wrong) for outcome in last)} of the faults a result was wrong or missing. Seconds count "
-        f"from the end of the fault to the right result. `python -m {module} --seed S` repeats an episode, at the same "
-        f"commit: {commits}. {page.machine()}."
+        f"{injected(len(last), len(checked), sum(checked.values()))} "
+        f"{wrong_after(sum(bool(outcome.wrong) for outcome in last))} Seconds count from the end of the fault to the "
+        f"right result. `python -m {module} --seed S` repeats an episode at the same commit: {commits}. "
+        f"{page.machine()}."
     )
     return Table(title, ("fault", "times", "wrong", "median s", "worst s", "seed"), rows, note)

@@ -53,7 +53,7 @@ def test_robbed_of_processes_then_drained(set_stage: SetStage) -> None:
         stage.inside_a_batch(job)
         os.kill(job.java(), signal.SIGKILL)
         stage.catch_up(job)
-        assert job.error.count("Spark's Java was ended by signal 9") == 1, job.error
+        assert job.error.count("Spark's Java process was ended by signal 9") == 1, job.error
         stage.manipulate(0.2)
         stage.inside_a_batch(job)
         job.terminate_all()

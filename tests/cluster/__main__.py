@@ -47,7 +47,7 @@ spark.speculation.quantile 0.5
 spark.speculation.multiplier 1.1
 spark.speculation.minTaskRuntime 200ms
 """
-"""Of Spark. Machines that have gone are given up after 40 s instead of two minutes."""
+"""Spark settings: Spark gives up on a machine after 40 s without an answer, instead of two minutes."""
 
 
 @dataclass

@@ -34,7 +34,7 @@ _HEAD = """# The JSON form of a plan
 released; others may be added. Sentences (`title`, `reason`, `text`) may change with any release. This page is generated
 from the declarations in `service/plan/explain`.
 
-A step has the keys of *Every step* and those of its kind. A key marked with * is left out where it does not apply."""
+A step has the keys of *Every step* and of its own kind. A key marked with * is left out where it does not apply."""
 
 
 def page() -> str:

@@ -80,7 +80,7 @@ class Way:
 
     to: Annotated[str, "the next step"]
     role: Annotated[
-        Role, "the role of the rows in the next step; `fact`: what a NOT IN must know about its whole right side"
+        Role, "the role of the rows in the next step; `fact`: the facts that a NOT IN needs about its whole right side"
     ]
     how: Annotated[How, "whether they are shuffled"]
     by: Annotated[Sequence[str], "the columns by which they are shuffled; empty if they all go to one shard"]

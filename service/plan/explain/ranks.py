@@ -80,7 +80,7 @@ def _facts(node: PhysicalRank) -> Iterator[Fact]:
             bound = show(resolved(node.condition.bound))
             yield Fact("reads to", f"number {bound}, which is the same in all rows of a partition")
     if node.ranking.settled is not None:
-        yield Fact("numbers", f"numbers above {node.ranking.settled} are not distinguished")
+        yield Fact("numbers", f"rank numbers above {node.ranking.settled} are not distinguished")
     yield Fact("strategy", node.ranking.strategy)
     if node.ranking.ties == "latest first":
         yield Fact("ties", "the latest arrival comes first")
@@ -99,7 +99,9 @@ def _state(node: PhysicalRank) -> StepState:
     elif node.ranking.takes_one:
         layout = "one row per partition" if node.partition else "one row"
     else:
-        layout = f"{'in each partition, ' if node.partition else ''}the rows with numbers up to {node.ranking.last}"
+        layout = (
+            f"{'in each partition, ' if node.partition else ''}the rows with rank numbers up to {node.ranking.last}"
+        )
     return rows(node, layout, node.reason, values(node.input, kind, node.state.closing))
 
 
@@ -117,7 +119,7 @@ def _with_less(node: PhysicalRank) -> str:
     if node.ranking.last is not None:
         return "Over an append table, it would keep only rows that can still reach the range."
     if node.ranking.settled is not None:
-        return f"A change reads a partition only up to number {node.ranking.settled}."
+        return f"A change reads a partition only up to rank number {node.ranking.settled}."
     if node.condition is not None and node.condition.bound is not None:
         return "A change reads a partition only up to its bound."
     return (

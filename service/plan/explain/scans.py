@@ -42,7 +42,7 @@ def _facts(source: SourceTable, form: str) -> Iterator[Fact]:
     """Yield the declared properties of a table."""
     if source.mode != "append":
         key = f", replaced by ({', '.join(source.primary_key)})" if source.primary_key else ", no primary key"
-        exact = ", exact: every retraction is of a row that was sent" if source.exact else ""
+        exact = ", exact: every retraction matches a row that was sent" if source.exact else ""
         yield Fact("table", f"{source.mode}{key}{exact}")
     if form:
         yield Fact("values", form.strip())

@@ -198,7 +198,7 @@ class JoinDetails(StepValues):
 
     condition: Annotated[str, "the condition on matches in addition to the keys"] = ABSENT
     remade: Annotated[Sequence[str], "the inputs whose rows it recomputes from the state of the step below"] = ABSENT
-    reason: Annotated[str, "why the join is not where the query has it, in prose"] = ABSENT
+    reason: Annotated[str, "why the join was moved from its place in the query, in prose"] = ABSENT
     spreadable: Annotated[Sequence[str], "the inputs whose hot keys the hint SKEW can spread"] = ABSENT
 
 
@@ -245,8 +245,10 @@ class RankDetails(StepValues):
     """More about a rank."""
 
     condition: Annotated[str, "the condition on rows within the range"]
-    bound: Annotated[str, "the column up to whose value a partition is read; it is the same in all rows of a partition"]
-    settled: Annotated[int, "the number above which numbers are not distinguished"]
+    bound: Annotated[
+        str, "the column that limits how far a partition is read; it is the same in all rows of a partition"
+    ]
+    settled: Annotated[int, "the number above which rank numbers are not distinguished"]
     strategy: Annotated[Strategy, "how rows are kept"]
     reason: Annotated[str, "why that strategy was chosen, in prose"]
     spreadable: Annotated[Sequence[str], "the inputs whose hot keys the hint SKEW can spread"] = ABSENT

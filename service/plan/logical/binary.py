@@ -51,7 +51,7 @@ class LogicalJoin(LogicalBinary):
 
     @property
     def counts_right(self) -> bool:
-        """Whether the right side's rows and NULLs are counted as a whole."""
+        """Whether the result depends on whether the right side has any rows, and any NULLs."""
         return self.kind in ("not in", "in")
 
     def mode(self, *below: ChangelogMode) -> ChangelogMode:

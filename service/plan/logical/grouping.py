@@ -98,7 +98,7 @@ class LogicalMatch(InPartitions, LogicalGrouping):
 
     @property
     def ordered(self) -> tuple[str, ...]:
-        """The columns of the order."""
+        """The ordering columns."""
         return tuple(each.column for each in self.order if each.column is not None)
 
     has_ttl: ClassVar[bool] = False

@@ -68,7 +68,7 @@ class LogicalSession(LogicalPerRow):
 
 @dataclass(frozen=True)
 class LogicalOver(InPartitions, LogicalPerRow):
-    """The input's rows, each with the results of `calls` over the rows around it, in columns under their names.
+    """The input's rows, with one added column for each of `calls`: the call's result over the rows around the row.
 
     `order` is the order of the rows in a partition. `at` is the first window in the SQL. If rows arrive in time order,
     `ahead` is how long after a row's time its results may change, in microseconds; else it is None.

@@ -106,7 +106,7 @@ class LogicalTemporalFilter(LogicalSubset):
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns with the times, and those of the order."""
+        """The columns with the times, and the ordering columns."""
         times = [each.column for each in (self.begins, self.ends) if each is not None]
         return frozenset([*times, *(each.column for each in self.order if each.column is not None)])
 

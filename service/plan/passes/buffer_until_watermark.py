@@ -1,7 +1,7 @@
 """Buffer the rows of OVER and ranks until the watermark, and release them in time order, so that results are final.
 
-A temporal filter below the Over buffers a row until no further row can come with an earlier or an equal time, as for
-ORDER BY. Then no row comes between existing rows, and a frame that ends with the row, or with its peers, is complete
+A temporal filter below the Over buffers a row until no further row with an earlier or equal time can come, as ORDER BY
+does. Then no row comes between existing rows, and a frame that ends with the row, or with its peers, is complete
 (Flink's append OVER). A frame that looks ahead by time is complete when the watermark has passed that time, which
 `delay_until_final` waits for above the Over. A frame that looks ahead by rows may wait indefinitely. The number of a
 row does not change either, so the first rows of a partition stay its first (Flink's first-row deduplication).

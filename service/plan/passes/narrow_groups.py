@@ -49,7 +49,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
             others = {other: each for other, each in meanings.items() if other != name and other not in found}
             told = _told_by(meant, others)
             if reads(told) <= others.keys():
-                # Columns that were computed from this one are now computed from the columns below it.
+                # Columns that were computed from this column are now computed from the columns below it.
                 found = {each: substitute(by, {name: told}) for each, by in found.items()} | {name: told}
     if not found:
         return node

@@ -149,13 +149,17 @@ def _into_side(semi: LogicalJoin, join: LogicalJoin, group: frozenset[str], *, p
 
 
 def _asked(semi: LogicalJoin) -> frozenset[str]:
-    """Return the columns of the left side that a semi join reads; if there are none, a name that no side has."""
+    """Return the left columns that a semi join reads. If there are none, return a name that no column has."""
     found = set[str]().union(*map(reads, semi.condition)) & columns(semi.left.input).keys()
     return frozenset(found or [""])
 
 
 def _leaves_all(join: LogicalJoin, other: LogicalInput) -> bool:
-    """Whether all rows of a join's side are in its result, as far as a plan can tell: if each finds its reference."""
+    """Whether a join's result has all rows of the side opposite `other`, so far as the plan shows it.
+
+    An inner join has them if its condition consists of equalities between the sides, and `other` has all rows of its
+    tables. This presumes that each row refers to a row that exists.
+    """
     if join.kind != "inner":
         return True
     left, right = (set(columns(side.input)) for side in join.sides)
@@ -163,7 +167,7 @@ def _leaves_all(join: LogicalJoin, other: LogicalInput) -> bool:
 
 
 def _is_whole(node: LogicalNode) -> bool:
-    """Whether no node below removes rows."""
+    """Whether neither this node nor any node below it removes rows."""
     known = LogicalScan | LogicalProject | LogicalAggregate | LogicalUnion | LogicalNormalize | LogicalJoin
     return all(
         isinstance(each, known) and not (isinstance(each, LogicalJoin) and each.filters_left) for each in walk(node)

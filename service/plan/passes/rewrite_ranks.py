@@ -91,7 +91,10 @@ def _expires(node: LogicalNode) -> bool:
 
 @dataclass(frozen=True)
 class _Rewriting:
-    """The rewriting of a query. `may_expire`: a rank may have a TTL, and could then store only one number of a row."""
+    """The rewriting of a query.
+
+    `may_expire`: some rows of the query have a TTL. A rank with a TTL can store only one number per row.
+    """
 
     may_expire: bool
 
@@ -285,7 +288,7 @@ def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
     for each in conditions:
         own = admitted(each, window.number) if reads(each) == {window.number} else None
         if own == ():
-            raise Refusal("no row has such a number: the first row has number 1", each)
+            raise Refusal("no row has such a rank number: the first row has number 1", each)
         ranges = ranges if own is None else intersection(ranges, own)
     if not ranges:
         raise Refusal("no row number satisfies all of these conditions", window.at)
@@ -308,10 +311,8 @@ def _check_size(window: LogicalWindow, rows: LogicalNode, about: Sequence[exp.Ex
         return
     odd = [each for each in about if admitted(each, window.number) is None]
     if odd:
-        raise Refusal(f"this condition does not limit the number: {_ADVICE}", odd[0])
-    raise Refusal(
-        f"{window.function.upper()} numbers every row of a partition again on each change: {_ADVICE}", window.at
-    )
+        raise Refusal(f"this condition does not limit the rank number: {_ADVICE}", odd[0])
+    raise Refusal(f"{window.function.upper()} renumbers every row of a partition on each change: {_ADVICE}", window.at)
 
 
 def _order(windows: Sequence[LogicalWindow]) -> tuple[OrderColumn, ...]:

@@ -103,8 +103,8 @@ def _spread_right(join: LogicalJoin, hint: SkewHint) -> LogicalJoin:
 def _check(join: LogicalJoin, side: LogicalInput, hint: SkewHint, *, may: bool) -> None:
     if not may:
         raise Refusal(
-            "SKEW cannot spread this side, because whether a row of the other side is in the result depends on all "
-            "rows of this side: SKEW can spread either side of an inner join, and the preserved side of other joins",
+            "SKEW cannot spread this side, because whether a row of the other side has a match depends on all rows of "
+            "this side: name either side of an inner join, or the preserved side of another join",
             hint.at,
         )
     if matches_one(join, side):
@@ -119,8 +119,8 @@ def _ranked_twice(rank: LogicalRank, hint: SkewHint) -> LogicalRank:
         )
     if rank.ranking.last is None:
         raise Refusal(
-            "SKEW ranks the rows of each shard, and then the first rows of all shards, so the number needs an upper "
-            "bound: write one, as in WHERE n <= 10, or remove the hint",
+            "SKEW ranks the rows of each shard, and then the first rows of all shards, so the rank number needs an "
+            "upper bound: write one, as in WHERE n <= 10, or remove the hint",
             hint.at,
         )
     first = replace(

@@ -128,7 +128,7 @@ def _digits(sign: str, a: Type, b: Type) -> tuple[int, int]:
 
 
 def _bounded(precision: int, scale: int) -> Type:
-    """Return the type that Spark takes.
+    """Return Spark's decimal type for a result with this precision and scale.
 
     Above 38 digits, digits after the point are dropped first, but at least six stay.
     """

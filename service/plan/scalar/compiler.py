@@ -144,9 +144,9 @@ class Compiler:
         return value
 
     def united(self, node: exp.Expr, parts: Sequence[exp.Expr]) -> tuple[list[Typed], Type]:
-        """Return all parts in the type that Spark takes for all of them.
+        """Return all parts cast to Spark's common type, and that type.
 
-        A text literal takes the type of the others.
+        A text literal is read as a value of the other parts' type. Raises Refusal.
         """
         return unite([self.whole(part) for part in parts], node)
 

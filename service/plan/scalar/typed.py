@@ -73,7 +73,7 @@ def text_literal(value: str) -> str:
 
 
 def unite(values: Sequence[Typed], at: exp.Expr | None = None) -> tuple[list[Typed], Type]:
-    """Return all values in their common type, and that type, not null.
+    """Return all values cast to Spark's common type, and that type, not null.
 
     A text literal is read as a value of the others' type. Raises Refusal if there is no common type.
     """

@@ -128,7 +128,7 @@ def duckdb(type_: Type) -> str:
 
 
 def failure(text: str, name: str) -> str:
-    """Return DuckDB SQL of a DuckDB type that stops the query with a message; `text` is DuckDB SQL, too."""
+    """Return DuckDB SQL of type `name` that stops the query with a message. `text` is DuckDB SQL for the message."""
     return f"CAST(spark_fails({text}) AS {name})"
 
 

@@ -57,13 +57,13 @@ class Context:
 
     @property
     def depth(self) -> int:
-        """The number of queries around this one."""
+        """The number of queries around this query."""
         return 0 if self.outer is None else self.outer.depth
 
     def from_(self, path: str, named: Named) -> Context:
         """Return the context of a query in FROM.
 
-        Such a query can read the queries around this one, but not the other relations in FROM.
+        Such a query can read the queries around this query, but not the other relations in FROM.
         """
         outer = None if self.outer is None else self.outer.within(named.depth)
         return Context(path, named.with_, outer, self.around, named=not named.columns, result=False)

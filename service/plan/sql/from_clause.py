@@ -92,7 +92,7 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
         before = one_row(join) if left.node is None else left.node
         node, scope = in_from(found, before, left.scope, context, queries)
         return Joined(node, scope, left.links)
-    no_aggregates(join.args.get("on"), "ON")
+    no_aggregates(join.args.get("on"), "the ON clause")
     if isinstance(join.this, exp.Lateral):
         return _lateral(left, join, context, queries)
     if (asked := lookup(join)) is not None:
@@ -146,7 +146,7 @@ def _with_answers(
         of = [number for number, side in enumerate(sides) if _reads(each, side.scope)]
         if len(of) > 1:
             raise Refusal(
-                "in ON of an outer join, a condition with a subquery can read only one side: join the other "
+                "in the ON clause of an outer join, a condition with a subquery can read only one side: join the other "
                 "side in a derived table first",
                 each,
             )
@@ -200,7 +200,9 @@ def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, querie
         )
     right = _item(join.this, context, queries)
     if right.links:
-        raise Refusal("the right side of a lookup cannot read an outer query: compare its columns in ON", join.this)
+        raise Refusal(
+            "the right side of a lookup cannot read an outer query: compare its columns in the ON clause", join.this
+        )
     scope = _beside(left.scope, right.scope, join.this)
     using = join.args.get("using")
     if using:
@@ -291,7 +293,7 @@ def _kind(join: exp.Join) -> PhysicalJoinKind:
     if kind in _HALF and side == "RIGHT":
         raise Refusal(f"{words} JOIN is not supported: swap the tables and write LEFT {kind} JOIN", join.this)
     if method not in ("", "NATURAL") or kind not in ("", "INNER", "OUTER", "CROSS", *_HALF):
-        raise Refusal(f"{words} JOIN is not supported: list the columns in ON or USING", join.this)
+        raise Refusal(f"{words} JOIN is not supported: list the columns in an ON or USING clause", join.this)
     if (side or kind in _HALF) and not (method or join.args.get("on") or join.args.get("using")):
         raise Refusal(f"{words} JOIN needs a condition: ON … or USING (…)", join.this)
     return cast("PhysicalJoinKind", kind.lower() if kind in _HALF else side.lower() or "inner")

@@ -176,7 +176,7 @@ def _expanded(
     found: Generator, alias: str, rows: LogicalNode, scope: Scope, context: Context
 ) -> tuple[LogicalExpand, Relation]:
     no_aggregates(found.array, found.word)
-    no_aggregates(found.on, "ON")
+    no_aggregates(found.on, "the ON clause")
     array = scope.resolve(found.array)
     type_ = type_of(array, by_name(columns(rows)))
     inline = _takes_apart(found, type_)
@@ -248,7 +248,9 @@ def _keeps_rows(join: exp.Join) -> bool:
         )
     if side == "LEFT" and join.args.get("on") is None:
         # Without ON, Spark drops the rows that a LEFT JOIN keeps.
-        raise Refusal("LEFT JOIN with the elements of a row must have ON TRUE", join.this)
+        raise Refusal(
+            "LEFT JOIN with a function that returns several rows needs an ON clause: write ON TRUE", join.this
+        )
     return side == "LEFT"
 
 

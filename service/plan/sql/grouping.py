@@ -92,7 +92,7 @@ class Grouping:
     """Collects the groups and calls of one SELECT.
 
     `below` are the rows that are grouped. `later` are columns that stand for subqueries and exist only after grouping.
-    With `sets`, group columns have names of their own, because calls still read the original columns.
+    With `in_sets` (grouping sets), group columns get new names, because calls still read the original columns.
     """
 
     below: LogicalNode

@@ -90,7 +90,9 @@ def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
             raise Refusal("ASOF JOIN and FOR SYSTEM_TIME AS OF cannot be combined: use one of them", join.this)
         at = version.args.get("expression")
         if version.name.upper() != "TIMESTAMP" or version.args.get("kind") != "AS OF" or at is None:
-            raise Refusal("FOR SYSTEM_TIME AS OF must be followed by a time of the left side, or PROCTIME()", join.this)
+            raise Refusal(
+                "FOR SYSTEM_TIME AS OF must be followed by a time column of the left side, or PROCTIME()", join.this
+            )
     found = Lookup(join, at, join.args.get("match_condition"), side == "LEFT")
     return found, plain
 
@@ -98,9 +100,10 @@ def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
 def looked_up(
     said: Lookup, left: LogicalNode, right: LogicalNode, on: Sequence[exp.Expr], at: exp.Expr | None
 ) -> LogicalNode:
-    """Return the lookup in `right` given by ON, USING and MATCH_CONDITION, at the time `at` of the left side.
+    """Return the rows of a lookup: each left row with the right row that the JOIN finds for it.
 
-    Raises Refusal.
+    `on` are the conditions of ON and USING. `at` is the resolved time of FOR SYSTEM_TIME AS OF; None for an ASOF JOIN,
+    and for a lookup of the rows that are present. Raises Refusal.
     """
     equal = tuple(each for each in on if _is_equality(each, left, right))
     if said.at is None:
@@ -129,8 +132,8 @@ def _with_fewer(found: LogicalLookup, others: Sequence[exp.Expr]) -> LogicalLook
     for each in others:
         if not reads(each) <= theirs:
             raise Refusal(
-                "a LEFT JOIN … FOR SYSTEM_TIME AS OF PROCTIME() that can match several rows may have only "
-                "equalities and conditions on right-side columns in ON",
+                "the ON clause of a LEFT JOIN … FOR SYSTEM_TIME AS OF PROCTIME() that can match several rows may "
+                "contain only equalities and conditions on right-side columns",
                 each,
             )
     return replace(found, right=LogicalInput(LogicalFilter(found.right.input, tuple(others))))
@@ -145,7 +148,7 @@ def _found(
     assert at is not None, "a lookup that is not by processing time has a time of the left side"
     if not reads(at):
         raise Refusal(
-            "FOR SYSTEM_TIME AS OF must be followed by a time of the left side, such as o.ts, or by PROCTIME(): "
+            "FOR SYSTEM_TIME AS OF must be followed by a time column of the left side, such as o.ts, or by PROCTIME(): "
             "each left row matches the right row that is valid at that time",
             said.join.this,
         )
@@ -192,7 +195,7 @@ def _one_comparison(said: Lookup, others: Sequence[exp.Expr], left: LogicalNode,
             )
     if len(written) != 1:
         raise Refusal(
-            "ASOF JOIN needs exactly one comparison of the times of the two sides, such as a.ts >= b.ts, but "
+            "ASOF JOIN needs exactly one comparison between the times of the two sides, such as a.ts >= b.ts, but "
             f"there {'is none' if not written else f'are {len(written)}'}",
             written[1] if written else said.join.this,
         )
@@ -248,7 +251,7 @@ def _by_version(
         )
         raise Refusal(
             f"FOR SYSTEM_TIME AS OF finds a row of {source.table} by {wanted}: compare every column of the key "
-            "with = in ON",
+            "with = in the ON clause",
             said.join.this,
         )
     left, own = _with_time(left, at)
@@ -274,7 +277,7 @@ def _by_history(
     if given != found.key:
         raise Refusal(
             "FOR SYSTEM_TIME AS OF finds a row of the view by its PARTITION BY columns: compare all of them "
-            "with = in ON",
+            "with = in the ON clause",
             said.join.this,
         )
     return _by_time(said, left, found.rows, equal, (at, ">=", found.time))

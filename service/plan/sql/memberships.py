@@ -130,9 +130,9 @@ class Membership:
         return LogicalJoin(*sides, on, kind, self.at, answer=answer)
 
     def _counted(self, kind: PhysicalJoinKind, answer: str | None = None) -> LogicalJoin:
-        """Return a join that knows its right side as a whole.
+        """Return a join whose result also depends on whether the right side is empty and whether it contains a NULL.
 
-        The operands of both sides are columns, so that the join's key reads nothing else.
+        The operands of both sides become columns, so that the join's key reads nothing else.
         """
         ((own, output),) = self._pairs
         left, value = self.left, f"{self.path}value"

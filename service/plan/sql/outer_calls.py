@@ -43,7 +43,7 @@ def with_calls(scope: Scope, calls: dict[str, str]) -> Scope:
 
 
 def _is_of(call: exp.Expr, select: exp.Select, scope: Scope) -> bool:
-    """Return whether an aggregate is in WHERE or ON of a subquery, and belongs to the outer SELECT."""
+    """Return whether an aggregate in the WHERE or ON of a subquery belongs to the outer SELECT."""
     around = list(_around(call, select))
     tables = {column.table.lower() for column in call.find_all(exp.Column)}
     if not around or not _in_condition(call) or not tables or call.find(exp.Query) or in_call(around[-1]):

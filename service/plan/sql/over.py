@@ -105,7 +105,7 @@ def check_over(window: exp.Window) -> None:
         raise Refusal("EXCLUDE is not supported, as in Spark: remove it, and subtract the excluded rows", spec)
     if str(spec.args.get("kind")).upper() not in ("ROWS", "RANGE"):
         raise Refusal(
-            "frames of GROUPS are not supported, as in Spark: write ROWS, or RANGE, which includes rows with "
+            "GROUPS frames are not supported, as in Spark: write ROWS, or RANGE, which includes rows with "
             "the same order",
             spec,
         )

@@ -43,7 +43,7 @@ _SUBQUERY = {"this", "order", "limit", "offset"}
 
 
 def parse(sql: str, origin: str, place: str) -> exp.Expr:
-    """Return the one query in a text. Raises PlanError, Refusal.
+    """Return the one query in a string. Raises PlanError, Refusal.
 
     `origin` names the text in the tree, `place` in messages.
     """

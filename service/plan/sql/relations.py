@@ -122,7 +122,7 @@ def _in_windows(windows: WindowFunction, at: exp.Expr, context: Context, queries
     if found.links and windows.window.kind == "SESSION":
         raise Refusal(
             "SESSION cannot read rows that depend on an outer query: write PARTITION BY, and compare its column "
-            "in WHERE of the SELECT that reads the sessions",
+            "in the WHERE clause of the SELECT that reads the sessions",
             at,
         )
     if is_arrival(windows.time):
@@ -145,7 +145,7 @@ def _matched(at: MatchClause, context: Context, queries: Queries) -> Related:
     if found.links:
         raise Refusal(
             "MATCH_RECOGNIZE cannot read rows that depend on an outer query: write PARTITION BY, and compare "
-            "its column in WHERE of the SELECT that reads the matches",
+            "its column in the WHERE clause of the SELECT that reads the matches",
             at,
         )
     queries.note(path)

@@ -39,14 +39,14 @@ class Relation:
 
 @dataclass(frozen=True)
 class Merged:
-    """A column of USING: its spelling, its meaning, and the aliases of the tables that share it."""
+    """A column of USING: its spelling, its meaning, and the aliases of the tables that share the column."""
 
     name: str
     meaning: exp.Expr
     tables: frozenset[str]
 
     def covers(self, relation: Relation, column: str) -> bool:
-        """Return whether a column of a relation is this one."""
+        """Return whether the USING column replaces this column of a relation."""
         return column.lower() == self.name.lower() and relation.alias in self.tables
 
 

@@ -1,6 +1,6 @@
 """ORDER BY without LIMIT at the end of the whole query: a watermark releases its rows in the order of time.
 
-The expressions of the order are computed below the SELECT list, and a temporal filter lies between the two. Whether
+The ordering expressions are computed below the SELECT list, and a temporal filter lies between the two. Whether
 there is a watermark, and whether rows can still change, is determined later (`passes.delay_until_final`).
 """
 

@@ -26,7 +26,7 @@ _ARRIVAL = exp.Order(expressions=[exp.Ordered(this=exp.Anonymous(this="PROCTIME"
 
 @dataclass(frozen=True)
 class TopRows:
-    """The rows of an order that are kept: those with numbers from `first` to `last`."""
+    """The rows that ORDER BY and LIMIT keep: in that order, those with numbers from `first` to `last`."""
 
     order: exp.Order
     first: int

@@ -24,7 +24,7 @@ from rowkind.service.plan.scalar.scalars import resolved
 class History:
     """The rows of a view over time, with its columns.
 
-    `key` are the columns of the partition, and `time` is the time of the order.
+    `key` are the columns of the partition. `time` is the time by which the rows are ordered.
     """
 
     rows: LogicalProject

@@ -1,6 +1,6 @@
 """Canonical forms: what a node computes and what its columns mean, independent of aliases and of the columns read.
 
-Nodes with equal texts have the same rows, except for columns that are not read. Columns with equal meanings are the
+Nodes with equal forms have the same rows, except for columns that are not read. Columns with equal meanings are the
 same column of these rows. A meaning is an expression over the columns below all filters and projections. These are
 columns of a table, or columns of an operator, which are named by their meaning there.
 
@@ -67,7 +67,7 @@ def canonical_form(node: LogicalNode) -> CanonicalForm:
 
 
 def meant(expression: exp.Expr) -> str:
-    """Return a meaning as a text. Equal meanings have equal texts."""
+    """Return a meaning as a string. Equal meanings have equal strings."""
     node = expression.unnest()
     if isinstance(node, exp.Column):
         return str(node.name)
@@ -78,7 +78,7 @@ def meant(expression: exp.Expr) -> str:
 
 
 def call_meant(call: LogicalAggregateCall, texts: ColumnTexts) -> str:
-    """Return the meaning of a call as a text, given the texts of its columns' meanings."""
+    """Return the meaning of a call as a string, given the meanings of its columns as strings."""
     return _digest(_WALK.value(call, texts))
 
 
@@ -97,7 +97,7 @@ def _of_operator(node: LogicalJoin | LogicalAggregate | LogicalRank | LogicalNor
 
 
 def _results(node: LogicalNode, texts: ColumnTexts) -> tuple[Mapping[str, str], ColumnTexts]:
-    """Return the fields of an operator that refer to its results, as texts, and the meanings of the added columns."""
+    """Return the fields of an operator that refer to its results, and the meanings of the added columns, as strings."""
     match node:
         case LogicalJoin() if node.answer is not None:
             return {}, {node.answer: "answer"}
@@ -114,17 +114,17 @@ def _results(node: LogicalNode, texts: ColumnTexts) -> tuple[Mapping[str, str], 
 
 
 def _side(side: LogicalInput, prefix: str) -> tuple[str, ColumnTexts]:
-    """Return an input of an operator with its settings as a text, and the meanings of its columns as texts."""
+    """Return a string for an operator's input and its settings, and the meanings of the input's columns as strings."""
     below = canonical_form(side.input)
     texts = {name: f"{prefix}{meant(each)}" for name, each in below.columns.items()}
     return f"{below.text} {_WALK.fields(side, texts)}", texts
 
 
 class _LogicalWalk(Walk):
-    """Texts of logical nodes, whose columns are named by their meanings."""
+    """Writes logical nodes as strings, in which columns are named by their meanings."""
 
     def value(self, value: Any, names: ColumnTexts) -> str:
-        """Return the text of a value whose columns have these names."""
+        """Return a value as a string, with these names for its columns."""
         match value:
             case exp.Expr():
                 return meant(substitute(value, {name: resolved(names[name]) for name in reads(value)}))

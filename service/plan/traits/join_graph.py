@@ -40,7 +40,7 @@ Inputs = int
 
 
 class JoinSize(NamedTuple):
-    """How many rows some inputs have together, as a tuple that is greater for more rows.
+    """An estimate of the number of rows that a join of some inputs has, as a tuple: more rows give a greater tuple.
 
     `inputs` is the number of inputs in the grain, and `heights` are their heights, the greatest first. `unfiltered`
     counts the inputs with conditions that are not joined yet. `grain` is the set of inputs that determine all others.

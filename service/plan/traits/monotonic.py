@@ -40,7 +40,7 @@ class Monotonic:
     from_null: frozenset[str]
 
     def improves(self, order: OrderColumn) -> bool:
-        """Whether a row that is replaced never moves back in this column of an order."""
+        """Whether a row that is replaced never moves back in this ordering column."""
         direction = self.directions.get(order.column or "")
         if direction == "constant":
             return True

@@ -54,7 +54,7 @@ TYPES = (
     [
         ("job: shop", "job: my shop", "1: job: 'my shop': expected letters, digits, . _ and - only"),
         ("job: shop", "jobb: shop", "1: jobb: unknown setting; did you mean job?"),
-        ("job: shop", "", "1: job is missing: the job's name, which its transactions and metrics also have"),
+        ("job: shop", "", "1: job is missing: the job's name, which is also used for its transactions and metrics"),
         (
             '{bootstrap.servers: "localhost:9092"}',
             "{client.id: x}",
@@ -185,7 +185,7 @@ TYPES = (
         (
             "    primary_key: [order_id]",
             "    row_kind: {values: {new: +I, gone: -X}}",
-            "9: tables.orders.row_kind.values: 'gone' stands for '-X': expected +I, -U, +U or -D",
+            "9: tables.orders.row_kind.values: the row kind of 'gone' is '-X', but must be +I, -U, +U or -D",
         ),
         (
             "    primary_key: [order_id]",

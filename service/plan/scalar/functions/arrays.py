@@ -103,7 +103,7 @@ def _repeated(arguments: Sequence[Typed]) -> Typed:
 
 
 def with_one_zero(value: Typed) -> str:
-    """Return DuckDB SQL of a value with -0.0 replaced by 0.0, as in Spark where equal elements become one."""
+    """Return DuckDB SQL for a value with -0.0 replaced by 0.0, as in Spark where equal elements become one."""
 
     def plain(sql: str, type_: Type, _: Type) -> str:
         if types.is_nested(type_):
@@ -115,7 +115,7 @@ def with_one_zero(value: Typed) -> str:
 
 
 def once(array: str) -> str:
-    """Return DuckDB SQL of an array that keeps only the first of equal elements."""
+    """Return DuckDB SQL for an array without duplicates: of equal elements, the first is kept."""
     each, place = variables(array, count=2)
     return f"list_filter({array}, lambda {each}, {place}: list_position({array}, {each}) = {place})"
 

@@ -84,7 +84,7 @@ def _written(arguments: Sequence[Typed]) -> str:
 
 
 def written(sql: str, type_: Type) -> str:
-    """Return DuckDB SQL of a value as JSON text. NULL fields of structs are left out; a NULL value is NULL."""
+    """Return DuckDB SQL for a value as JSON text. NULL fields of structs are left out; a NULL value is NULL."""
     match type_.kind:
         case "record":
             fields = [
@@ -106,7 +106,7 @@ def written(sql: str, type_: Type) -> str:
 
 
 def _plain(sql: str, type_: Type) -> str:
-    """Return DuckDB SQL of a value that is not nested, as JSON text."""
+    """Return DuckDB SQL for a value that is not nested, as JSON text."""
     text = str(casts.cast(sql, type_, STRING))
     match family(type_):
         case "string":
@@ -130,7 +130,7 @@ def _plain(sql: str, type_: Type) -> str:
 
 _FIELDS = "Fields that are NULL are left out."
 _SCHEMA = (
-    "Like from_json with its default options: values that do not fit are NULL, and so are all fields of a "
+    "Like from_json with its default options: values that do not fit are NULL, as are all fields of a "
     "struct if the text is not JSON. Field names are case-sensitive. Dates and times are not supported: read "
     "STRING, and CAST."
 )

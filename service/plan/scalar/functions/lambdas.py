@@ -34,7 +34,7 @@ def _known(body: Typed) -> Typed:
 
 
 def _let(values: Mapping[str, str], body: str) -> str:
-    """Return DuckDB SQL of a body in which names stand for values.
+    """Return DuckDB SQL for a body in which names stand for values.
 
     DuckDB can bind a name only as the parameter of a lambda over a list, so each value becomes a list of one element.
     """
@@ -114,7 +114,9 @@ def _zipped(arguments: Sequence[Typed]) -> Typed:
     left, right, function = arguments
     names, body = _applied(function, left.type.element, right.type.element)
     if len(names) < 2:
-        raise Refusal("the function must have two parameters: an element of each array")
+        raise Refusal(
+            "the function must have two parameters: an element of the first array, and one of the second array"
+        )
     (pair,) = variables(left.sql, right.sql, body.sql, *names)
     a, b = names
     made = _let({a: f"{pair}[1]", b: f"{pair}[2]"}, _known(body).sql)
@@ -171,7 +173,9 @@ def _zipped_maps(arguments: Sequence[Typed]) -> Typed:
     left, right, function = arguments
     names, body = _applied(function, STRING, left.type.element, right.type.element)
     if len(names) < 3:
-        raise Refusal("the function must have three parameters: a key and its value in each map")
+        raise Refusal(
+            "the function must have three parameters: the key, its value in the first map, and its value in the second"
+        )
     (key,) = variables(left.sql, right.sql, body.sql, *names)
     inner = (key, f"map_extract({left.sql}, {key})[1]", f"map_extract({right.sql}, {key})[1]")
     made = _let(dict(zip(names, inner, strict=True)), _known(body).sql)
