@@ -3,8 +3,8 @@
 A `Type` is a self-contained tree. Named Avro types are written out wherever they are used; only a record that contains
 itself is referred to by name inside (`kind` "reference"). Reading and writing a schema preserves everything that
 decides the bytes or that schema resolution needs: names, aliases, defaults, the order of union branches. Documentation,
-unknown attributes, and logical types that do not fit their base type are dropped. Connect's `connect.name` may stand in
-for a missing logical type. The name is kept, as it may also mean something that no logical type does.
+unknown attributes, and logical types that do not fit their base type are dropped. Connect's `connect.name` may
+replace a missing logical type. The name is kept, as it may also mean something that no logical type does.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def heard(ask: Callable[[], Reply]) -> Reply:
 
 
 def count_partitions(client: Any, topic: str) -> int:
-    """Return how many partitions a topic has, as `client` sees it. Raises KafkaException, also if there is no topic."""
+    """Return how many partitions a topic has, as `client` sees it. Raises KafkaException, even if there is no topic."""
     metadata = client.list_topics(topic, ANSWER_SECONDS).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)

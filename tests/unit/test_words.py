@@ -10,6 +10,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_no_sentence_is_long(page: Path) -> None:
     assert not long
 
 
-def _all(_known: list[tuple[str, str]] = []) -> list[tuple[str, str]]:  # noqa: B006 - read once for all phrases
-    if not _known:
-        _known.extend(texts())
-    return _known
+@cache
+def _all() -> list[tuple[str, str]]:
+    """Return all texts, read once for all phrases."""
+    return list(texts())

@@ -7,7 +7,7 @@ They decide how an operator stores its input, by which key a sink may replace ro
     project         those whose columns are all selected, as they are or, for times, shifted by a fixed length
     expand          those below, each with the element's place, the key of a map, or an element that occurs once
     join            those of a side if each of its rows matches at most one row of the other side; else one of each side
-                    together. The equal columns of an inner join stand in for each other.
+                    together. The equal columns of an inner join are interchangeable.
     outer join      as above, unless the NULLs of a null-padded row could be mistaken for another row
     semi, anti,     those of the left side
     mark
