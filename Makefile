@@ -113,13 +113,13 @@ audit: $(READY) ## check the image's packages for known vulnerabilities; writes 
 	$(VENV)/audit/bin/cyclonedx-py requirements --output-file .rowkind/sbom.json deploy/requirements.lock
 	$(VENV)/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement deploy/requirements.lock
 
-licences: $(READY) ## write the licences of the image's packages to docs/licences.md
+licences: $(READY) ## write the licences of the image's packages to docs/reference/licences.md
 	$(PYTHON) -m venv $(VENV)/audit
 	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-licenses==5.5.5
 	$(VENV)/audit/bin/pip-licenses --python $(BIN)/python --from mixed --format markdown \
 		--packages $$(sed -n 's/^\([a-z0-9-]*\)==.*/\1/p' deploy/requirements.lock) > .licences
 	{ printf '# Licences\n\nThe licences of the Python packages in the image, as each package declares them. `make licences` writes this\n'; \
-		printf 'page. The folder `licenses` of Spark has the licences of the Java libraries.\n\n'; cat .licences; } > docs/licences.md
+		printf 'page. The folder `licenses` of Spark has the licences of the Java libraries.\n\n'; cat .licences; } > docs/reference/licences.md
 	rm .licences
 
 dist: $(READY) ## build the wheel and the source archive in dist; builds are reproducible

@@ -1,4 +1,4 @@
-"""Generate docs/sql-reference.md, the reference of expressions and functions, from the function tables."""
+"""Generate docs/reference/sql-functions.md, the reference of expressions and functions, from the function tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowkind.service.plan.scalar.functions import FAMILIES, FUNCTIONS, REFUSED
 from rowkind.service.plan.scalar.functions.function import ScalarFunction
 from rowkind.service.plan.sql.aggregate_table import REFUSED_AGGREGATES, TABLE
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "sql-reference.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "sql-functions.md"
 
 _HEAD = """# Expressions and functions
 

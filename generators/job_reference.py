@@ -1,4 +1,4 @@
-"""Writes docs/job-file.md, the reference of the job file, from its JSON Schema."""
+"""Writes docs/reference/job-file.md, the reference of the job file, from its JSON Schema."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from generators.job_schema import ADDRESS, Schema, job_schema
 from rowkind.service.job import duration
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "job-file.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "job-file.md"
 
 _HEAD = """# The job file
 
 This page is generated from the code that reads a job file: `python -m generators`.
 
 A job is one YAML file. Only `job`, `tables` and `sinks` are required. `rowkind check job.yaml` reports all errors in a
-job file, each with its line. [A job](a-job.md) explains a complete example.
+job file, each with its line. [A job](../tutorials/a-job.md) explains a complete example.
 
 - A **length of time** is written `30d`, `12h`, `15m`, `90s` or `1500ms`, or combined as `1d 12h`. A bare number is
   milliseconds. Units are `ms`, `s`, `m` or `min`, `h`, `d`, `w`.

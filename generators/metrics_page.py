@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md, the reference of all metrics, from their list."""
+"""Writes docs/reference/metrics.md, the reference of all metrics, from their list."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from rowkind.service.execute.metrics import METRICS
 from rowkind.service.monitoring.exposition import BUCKETS
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "metrics.md"
 
 _HEAD = """# Metrics
 
 This page is generated: `python -m generators`. `rowkind run` serves these metrics, and no others, at `/metrics`, in
 Prometheus's text format. [Alerts](alerts.md) explains the alerts that use them, and
-[deploy/grafana](../deploy/grafana) has two dashboards.
+[deploy/grafana](../../deploy/grafana) has two dashboards.
 
 - Every sample has the label **name**, the job's name. In a multi-job service, `/metrics` has the metrics of all jobs.
 - **query** is `main` unless a sink has a query of its own.

@@ -4,7 +4,7 @@ Readers, operators and writers count into samples, named as in the exposition fo
 `operators.columns.changes`). The samples travel with the blocks to the writer and return to the main process with the
 batch's report. There they are collected in one `Exposition` (`service.monitoring.exposition`), together with the main
 process's own metrics. Names follow Prometheus: base units, `_total` for counters, no label with unbounded values. The
-page docs/metrics.md is generated from the list (`python -m generators`).
+page docs/reference/metrics.md is generated from the list (`python -m generators`).
 """
 
 from __future__ import annotations

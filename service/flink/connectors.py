@@ -220,7 +220,7 @@ def _registry(script: Script, name: str, option: FlinkOption, registry: dict[str
     elif name in ("subject", "schema-registry.subject"):
         script.note(option.at, f"the subject {option.value!r} is not carried over: it is always <topic>-value")
     elif name not in ("basic-auth.credentials-source", "bearer-auth.credentials-source"):
-        script.note(option.at, f"the registry's setting {name} is not carried over: see docs/security.md")
+        script.note(option.at, f"the registry's setting {name} is not carried over: see docs/how-to/secure.md")
 
 
 def _put(script: Script, name: str, option: FlinkOption, into: dict[str, str], part: str) -> None:

@@ -40,7 +40,7 @@ from rowkind.service.query.memory import MemoryState, pruned
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
 
-_PAGE = Path("docs/scaling.md")
+_PAGE = Path("docs/how-to/spread-hot-keys.md")
 _SHARDS = 64
 _READERS = 8
 _KEYS = 100_000

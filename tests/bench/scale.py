@@ -36,7 +36,7 @@ from tests.bench.compare.rowkind_engine import RunningRowkind
 from tests.bench.compare.workload import Ids, create_topic
 from tests.bench.plot import Panel, chart
 
-_PAGE = Path("docs/scaling.md")
+_PAGE = Path("docs/explanation/scaling.md")
 _COLUMNS = {"payment_id": "BIGINT NOT NULL", "order_id": "BIGINT NOT NULL", "paid": "DOUBLE"}
 _PHASES = ("source", "planning", "tasks", "log", "commit")
 _RATE = 500

@@ -30,7 +30,7 @@ from tests.chaos.stage import Stage, Surroundings
 
 _FAULTS_OF_AN_EPISODE = 20
 _FOUND = Path("docs/faults.jsonl")
-_PAGE = Path("docs/reliability.md")
+_PAGE = Path("docs/explanation/tested-faults.md")
 _WITH_DISKS = 0.5
 _DISKS = {"checkpoint": 64 << 20, "temporary": 256 << 20}
 """Bytes; temporary files are Spark's shuffles, RocksDB's and the sockets of workers."""

@@ -27,7 +27,7 @@ from tests.bench.compare.rowkind_engine import Rowkind
 from tests.bench.compare.tables import Changes
 from tests.bench.compare.workload import Variant, fill
 
-_PAGE = Path("docs/reliability.md")
+_PAGE = Path("docs/explanation/tested-faults.md")
 _HALF_NULL = "CASE WHEN MOD(p.payment_id, CAST(2 AS BIGINT)) = 0 THEN p.order_id END"
 _HALF_HOT = "CASE WHEN MOD(p.payment_id, CAST(2 AS BIGINT)) = 0 THEN p.order_id ELSE CAST(0 AS BIGINT) END"
 _COLUMNS = {"payment_id": "BIGINT NOT NULL", "order_id": "BIGINT", "amount": "DOUBLE", "paid": "DOUBLE"}

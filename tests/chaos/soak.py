@@ -42,8 +42,8 @@ _LATE_SECONDS = 60
 """How late payments are; a minute is enough to get over any kill before their orders are forgotten."""
 
 _WINDOW_SECONDS = 10.0
-_PAGE = Path("docs/reliability.md")
-_PLOT = Path("docs/soak.svg")
+_PAGE = Path("docs/explanation/tested-faults.md")
+_PLOT = Path("docs/explanation/soak.svg")
 Times = npt.NDArray[np.float64]
 
 

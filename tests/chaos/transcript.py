@@ -26,7 +26,7 @@ from tests.run.process import Rowkind, until
 from tests.run.results import Results, Values
 from tests.run.shop import Shop
 
-_PAGE = Path("docs/reliability.md")
+_PAGE = Path("docs/how-to/change-a-query.md")
 _PATIENCE = 120.0
 _FROM = "FROM orders o JOIN payments p ON o.order_id = p.order_id"
 _SINKS = {

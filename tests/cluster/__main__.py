@@ -32,7 +32,7 @@ from tests.run.process import Rowkind
 
 _LOSSES_OF_AN_EPISODE = 8
 _FOUND = Path(".rowkind/cluster.jsonl")
-_PAGE = Path("docs/scaling.md")
+_PAGE = Path("docs/explanation/tested-faults.md")
 _DRIVER = "127.0.0.99"
 _SETTINGS = """
 spark.driver.host {driver}

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from tests.deploy import prometheus
 
 CASES = Path(__file__).with_name("alerts.yaml")
-PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "alerts.md"
 RULES: list[dict[str, Any]] = [
     rule for group in YAML(typ="safe").load(prometheus.RULES)["groups"] for rule in group["rules"]
 ]
@@ -28,7 +28,7 @@ def test_an_alert_says_what_happened_and_what_to_do(rule: dict[str, Any]) -> Non
     assert said.keys() == {"summary", "description", "runbook_url"}
     assert said["summary"].endswith(".")
     assert said["description"].endswith(".")
-    assert said["runbook_url"].endswith(f"/docs/alerts.md#{rule['alert'].lower()}")
+    assert said["runbook_url"].endswith(f"/docs/reference/alerts.md#{rule['alert'].lower()}")
 
 
 def test_the_page_has_a_section_for_each_alert() -> None:

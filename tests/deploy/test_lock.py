@@ -37,7 +37,7 @@ def test_every_dependency_of_the_package_is_in_the_image() -> None:
 
 def test_the_licences_are_of_what_the_image_holds() -> None:
     """The page of licences has each package that is installed on a machine such as this one, in its version."""
-    page = (ROOT / "docs" / "licences.md").read_text()
+    page = (ROOT / "docs" / "reference" / "licences.md").read_text()
     rows = [line.split("|") for line in page.splitlines() if line.startswith("|")]
     told = {(canonicalize_name(name.strip()), version.strip()) for _, name, version, *_ in rows}
     for entry in _pins(ROOT / "deploy" / "requirements.lock").values():
@@ -45,5 +45,5 @@ def test_the_licences_are_of_what_the_image_holds() -> None:
         if pin.marker is None or pin.marker.evaluate():
             version = str(pin.specifier).removeprefix("==")
             assert (canonicalize_name(pin.name), version) in told, (
-                f"{pin} is not in docs/licences.md: run `make licences`"
+                f"{pin} is not in docs/reference/licences.md: run `make licences`"
             )

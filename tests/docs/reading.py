@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("avro", "operators", "service")
-GENERATED = ("constructs.md", "licences.md", "plan-document.md", "sql-reference.md")
+GENERATED = ("sql-examples.md", "licences.md", "plan-document.md", "sql-functions.md")
 """Pages that consist of examples or lists."""
 FEWEST_WORDS = 6
 _BLOCK = re.compile(r"(?s:```.*?```)|^( {4}|\||#|<).*$", re.MULTILINE)

@@ -16,5 +16,5 @@ def test_the_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **QUIET})
     assert done.returncode == 0, done.stdout + done.stderr
-    for page in (ROOT / "docs").glob("*.md"):
-        assert (tmp_path / page.stem / "index.html").exists()
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (tmp_path / page.relative_to(ROOT / "docs").with_suffix("") / "index.html").exists()

@@ -203,10 +203,10 @@ def _of_cards(shop: Shop) -> str:
 
 
 def _of_the_page() -> list[str]:
-    """Commands for a running pod, from the first code block of the section on Kubernetes."""
-    page = (ROOT / "docs" / "operating.md").read_text().partition("\n## Manage a job on Kubernetes\n")[2]
+    """Commands for a running pod, from the first code block of the page on Kubernetes."""
+    page = (ROOT / "docs" / "how-to" / "manage-on-kubernetes.md").read_text()
     block = re.search(r"(?:^    .*\n)+", page, re.MULTILINE)
-    assert block is not None, "the section has no code block"
+    assert block is not None, "the page has no code block"
     return re.findall(r"^    kubectl exec (.*?)(?:   .*)?$", block[0], re.MULTILINE)
 
 

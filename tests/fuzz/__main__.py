@@ -33,7 +33,7 @@ from tests.fuzz.shrinking import shrink
 _CHUNK = 20
 _REPORT = 200
 _FINDINGS = ("wrong", "failed")
-_PAGE = Path("docs/reliability.md")
+_PAGE = Path("docs/explanation/tested-faults.md")
 
 
 def main() -> int:

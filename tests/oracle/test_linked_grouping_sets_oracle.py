@@ -1,7 +1,7 @@
 """ROLLUP, CUBE and GROUPING SETS in subqueries that read a row around them, against DuckDB.
 
 Each row around has the groups of its own rows, also those that leave out the column by which they are linked to it. A
-row of the set () is there only if there are rows (docs/sql.md), and so every query has HAVING COUNT(*) > 0.
+row of the set () is there only if there are rows (docs/reference/sql.md), and so every query has HAVING COUNT(*) > 0.
 """
 
 from __future__ import annotations

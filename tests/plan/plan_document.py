@@ -1,4 +1,4 @@
-"""docs/plan-document.md: the keys of the JSON form of a plan, from their declarations.
+"""docs/reference/plan-document.md: the keys of the JSON form of a plan, from their declarations.
 
 `python -m tests.plan` writes it, and a test compares.
 """
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from rowkind.service.plan.explain import description, json_document, values
 from rowkind.service.plan.operators import KINDS
 
-PAGE = Path(__file__).parents[2] / "docs" / "plan-document.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "plan-document.md"
 SECTIONS: Mapping[str, Sequence[type]] = {
     "The document": (json_document.DocumentKeys, json_document.QueryKeys),
     "Every step": (json_document.StepHead, json_document.StepTail, values.CalcValues, values.OutcomeValues),

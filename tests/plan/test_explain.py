@@ -51,7 +51,7 @@ def test_every_value_of_the_json_is_documented(case: Case) -> None:
 
 
 def test_the_page_of_the_json_form_is_of_today() -> None:
-    """docs/plan-document.md is what the declarations say, and each class of values is in it."""
+    """docs/reference/plan-document.md is what the declarations say, and each class of values is in it."""
     assert page() == PAGE.read_text()
     written = {of for classes in SECTIONS.values() for of in classes}
     declared = {

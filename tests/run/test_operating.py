@@ -1,4 +1,4 @@
-"""The procedures of docs/operating.md, carried out by the commands that the page shows."""
+"""The procedures of docs/how-to, carried out by the commands that the pages show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.run.process import Rowkind, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 SLOW = 200
 JOB = """
 job: first
@@ -119,11 +119,11 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield found
 
 
-def shown(title: str) -> list[list[str]]:
-    """The commands that a section of the page shows, without `rowkind`."""
-    section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+def shown(page: str) -> list[list[str]]:
+    """The commands that a page shows before its example, without `rowkind`."""
+    steps = (PAGES / f"{page}.md").read_text().partition("\n## ")[0]
     found = [line.partition("   ")[0].split()[1:] for line in re.findall(r"^    (rowkind .*)$", section, re.MULTILINE)]
-    assert found, f"there are no commands under {title}"
+    assert found, f"{page}.md shows no commands"
     return found
 
 
@@ -132,18 +132,18 @@ def test_the_procedures_of_the_page(scene: Scene) -> None:
     scene.runs(["run", "job.yaml"], {"Ada": (2, "19.50"), "Blaise": (1, "5.00")})
 
     scene.say(above=6)
-    diff, upgrade = shown("Change a query")
+    diff, upgrade = shown("change-a-query")
     assert "sink totals is rebuilt" in scene.done(diff)
     scene.runs(upgrade, {"Ada": (2, "19.50")})
 
-    diff, run = shown("Upgrade Rowkind")
+    diff, run = shown("upgrade")
     assert "rebuilt" not in scene.done(diff)
     scene.runs(run, {"Ada": (2, "19.50")})
 
-    (rescale,) = shown("Rescale a job")
+    (rescale,) = shown("rescale")
     assert f"parallelism: {rescale[-1]}" in scene.done(rescale)
     scene.say(parallelism=rescale[-1])
-    savepoint, restore = shown("Back up and restore")
+    savepoint, restore = shown("back-up-and-restore")
     scene.runs(run, {"Ada": (2, "19.50")}, lambda: scene.done(savepoint))
 
     scene.produce({"id": 4, "customer": "Blaise", "amount": "8.00"})
@@ -153,7 +153,7 @@ def test_the_procedures_of_the_page(scene: Scene) -> None:
     scene.runs(restore, {"Ada": (2, "19.50"), "Blaise": (1, "8.00")})
     assert scene.end() == before, "what was written after the savepoint is not written again"
 
-    create, upgrade = shown("Move a topic")
+    create, upgrade = shown("move-a-topic")
     scene.say(topic="totals-2")
     scene.done(create)
     scene.runs(upgrade, {"Ada": (2, "19.50"), "Blaise": (1, "8.00")})

@@ -19,7 +19,7 @@ from tests.run.process import Rowkind, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "first-hour.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "first-hour.md").read_text()
 SLOW = 200
 
 

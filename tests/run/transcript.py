@@ -20,7 +20,7 @@ from tests.run.process import ROOT, Rowkind, get, until
 from tests.run.results import Results
 from tests.run.shop import COLUMNS, Shop
 
-_PAGE = ROOT / "docs" / "reliability.md"
+_PAGE = ROOT / "docs" / "how-to" / "replay-dead-letters.md"
 _PATIENCE = 120.0
 _SINKS = {"customers": {"mode": "upsert", "key": "order_id", "sql": "SELECT order_id, customer, amount FROM orders"}}
 _ORDER = {"order_id": 7, "customer": "Ada", "amount": None, "status": "new", "placed": None, "discount": 5}

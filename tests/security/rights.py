@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 
 from rowkind.service.job.model import Job
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "how-to" / "secure.md").read_text()
 _TYPES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,

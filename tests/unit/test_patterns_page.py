@@ -1,4 +1,4 @@
-"""What docs/patterns.md shows is what there is."""
+"""What docs/explanation/row-patterns.md shows is what there is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowkind.service.cli import main
 from rowkind.service.job.load import load
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "patterns.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "row-patterns.md").read_text()
 EXAMPLE = ROOT / "examples" / "dips"
 
 
@@ -43,4 +43,4 @@ def test_the_prices_of_the_page_give_what_its_table_says() -> None:
 def test_every_file_that_the_page_names_exists() -> None:
     """No link is misspelled or outlived."""
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target
+        assert (ROOT / "docs" / "explanation" / target).exists(), target

@@ -16,7 +16,7 @@ from rowkind.service.job.load import load
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 EXAMPLE = ROOT / "examples" / "orders-payments" / "job.yaml"
 EXAMPLES = sorted((ROOT / "examples").glob("*/job.yaml"))
 ON_EXAMPLES = sorted(
@@ -41,13 +41,13 @@ def test_the_readme_is_one_page() -> None:
 
 def test_the_job_in_the_readme_is_the_one_that_the_first_hour_runs() -> None:
     """So it is run with rows by the test of that page."""
-    assert yaml(README) == yaml((ROOT / "docs" / "first-hour.md").read_text())
+    assert yaml(README) == yaml((ROOT / "docs" / "tutorials" / "first-hour.md").read_text())
 
 
 def test_the_job_of_the_page_on_jobs_is_the_example() -> None:
     """The YAML is the example's file without the comment at its head."""
     text = EXAMPLE.read_text()
-    assert yaml((ROOT / "docs" / "a-job.md").read_text()) == text[text.index("job: ") :]
+    assert yaml((ROOT / "docs" / "tutorials" / "a-job.md").read_text()) == text[text.index("job: ") :]
 
 
 def test_the_example_is_a_valid_job_with_nothing_set() -> None:
@@ -95,13 +95,13 @@ def test_what_the_docs_do_with_an_example_can_be_done(command: str, monkeypatch:
 
 def test_the_first_hour_tells_of_every_example() -> None:
     """Its table has a line for each."""
-    page = (ROOT / "docs" / "first-hour.md").read_text()
-    assert not [file.parent.name for file in EXAMPLES if f"[{file.parent.name}](../examples/" not in page]
+    page = (ROOT / "docs" / "tutorials" / "first-hour.md").read_text()
+    assert not [file.parent.name for file in EXAMPLES if f"[{file.parent.name}](../../examples/" not in page]
 
 
 def test_every_command_is_on_the_page_of_commands() -> None:
     """None is left out but those that are for Spark and not for people."""
-    page = (ROOT / "docs" / "commands.md").read_text()
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     missing = [name for name, command in main.commands.items() if not command.hidden and f"`rowkind {name}" not in page]
     assert not missing
 

@@ -1,4 +1,4 @@
-"""Every row of the tables of docs/reliability.md has tests in tests/evidence.md, and all tests named there exist."""
+"""Each row of the tables about failures in the docs has tests in tests/evidence.md, and all tests named there exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "reliability.md").read_text()
+PAGES = [ROOT / "docs" / "explanation" / name for name in ("exactly-once.md", "external-systems.md")]
+PAGE = "\n".join(page.read_text() for page in PAGES)
 EVIDENCE = (ROOT / "tests" / "evidence.md").read_text()
 TABLES = {
     "Crashes": "| a crash … | leaves | recovery |",
@@ -18,7 +19,7 @@ TABLES = {
     "Other events": "| event | what the job does | message | metric and alert | what you do |",
     "Lost and changed topics": "| event | what the job does | message | what you do |",
 }
-"""The sections of tests/evidence.md, and the heads of the tables of the page to which they belong."""
+"""The sections of tests/evidence.md, and the heads of the tables of the pages to which they belong."""
 
 _NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 

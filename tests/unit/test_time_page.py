@@ -1,4 +1,4 @@
-"""What docs/time.md shows is what there is."""
+"""What docs/explanation/time.md shows is what there is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowkind.service.cli import main
 from rowkind.service.execute.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "time.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "time.md").read_text()
 EXAMPLE = ROOT / "examples" / "takings"
 
 
@@ -65,4 +65,4 @@ def test_every_metric_and_file_that_the_page_names_exists() -> None:
     """No name is misspelled or outlived."""
     assert set(re.findall(r"\browkind_[a-z_]+", PAGE)) <= {metric.name for metric in METRICS}
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target
+        assert (ROOT / "docs" / "explanation" / target).exists(), target

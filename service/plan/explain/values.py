@@ -1,6 +1,6 @@
 """The values of a plan for programs: the keys of the JSON document, each documented where it is declared.
 
-`python -m tests.plan` writes docs/plan-document.md from these declarations. Once released, a key does not change; other
+`python -m tests.plan` writes docs/reference/plan-document.md from these declarations. Once released, a key does not change; other
 keys may be added.
 """
 
