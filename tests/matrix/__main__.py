@@ -1,4 +1,4 @@
-"""`python -m tests.matrix` writes the table of docs/reference/source-formats.md anew, from what becomes of the values."""
+"""`python -m tests.matrix` updates the table in docs/reference/source-formats.md."""
 
 from tests.matrix.page import PAGE, replaced
 

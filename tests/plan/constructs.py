@@ -1,4 +1,6 @@
-"""Generate docs/reference/sql-examples.md: the queries of all test cases, supported ones by their last step, then the refused ones.
+"""Generate docs/reference/sql-examples.md: the queries of all test cases.
+
+Supported queries are grouped by their last step; the refused ones follow.
 
 The tests of the cases show that a supported query returns DuckDB's result, and that the others are refused.
 """

@@ -122,7 +122,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def shown(page: str) -> list[list[str]]:
     """The commands that a page shows before its example, without `rowkind`."""
     steps = (PAGES / f"{page}.md").read_text().partition("\n## ")[0]
-    found = [line.partition("   ")[0].split()[1:] for line in re.findall(r"^    (rowkind .*)$", section, re.MULTILINE)]
+    found = [line.partition("   ")[0].split()[1:] for line in re.findall(r"^    (rowkind .*)$", steps, re.MULTILINE)]
     assert found, f"{page}.md shows no commands"
     return found
 

@@ -1,7 +1,7 @@
 """The values of a plan for programs: the keys of the JSON document, each documented where it is declared.
 
-`python -m tests.plan` writes docs/reference/plan-document.md from these declarations. Once released, a key does not change; other
-keys may be added.
+`python -m tests.plan` writes docs/reference/plan-document.md from these declarations. Once released, a key does not
+change; other keys may be added.
 """
 
 from __future__ import annotations
