@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowkind.errors import FAILED, REFUSED
+from rowkind.quantities import counted
 from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, known, load_job, planned_queries, warn
 
@@ -34,9 +35,8 @@ def check(job_file: Path) -> None:
     found = list(lints(job))
     for each in found:
         warn(each)
-    sinks = f"{len(job.sinks)} {'sink' if len(job.sinks) == 1 else 'sinks'} planned"
-    warnings = f"{len(found)} {'warning' if len(found) == 1 else 'warnings'}, see above"
-    click.echo(f"{job_file}: {sinks}. {warnings if found else 'No problems found'}.")
+    warnings = f"{counted(len(found), 'warning')}, see above" if found else "No problems found"
+    click.echo(f"{job_file}: {counted(len(job.sinks), 'sink')} planned. {warnings}.")
 
 
 @click.command(

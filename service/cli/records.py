@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowkind.errors import REFUSED
+from rowkind.quantities import counted
 from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, warn
 
@@ -45,10 +46,9 @@ def produce(job_file: Path, table: str, file: Any) -> None:
                     producer.send(*_change(line))
                 except OutsideError as error:
                     producer.flush()
-                    before = "1 row before it was" if sent == 1 else f"{sent:,} rows before it were"
-                    fail(f"{file.name}:{number}: {error}. {before} sent", REFUSED)
+                    fail(f"{file.name}:{number}: {error}. Rows sent before it: {sent:,}", REFUSED)
                 sent += 1
-    click.echo(f"{sent:,} {'row' if sent == 1 else 'rows'} sent", err=True)
+    click.echo(f"{counted(sent, 'row')} sent", err=True)
 
 
 def _change(line: str) -> tuple[str, Any]:

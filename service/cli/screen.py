@@ -9,6 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from rowkind.quantities import amount, counted, duration, rate, size
 from rowkind.service.monitoring.status import (
     LONG_SECONDS,
     OLD_SECONDS,
@@ -18,7 +19,6 @@ from rowkind.service.monitoring.status import (
     TableStatus,
 )
 from rowkind.service.web.overview import JobOverview, JobState, Overview
-from rowkind.service.web.quantities import amount, counted, duration, rate, size
 
 _COLOURS: dict[JobState, str] = {
     "starting": "blue",

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from rowkind.errors import REFUSED
+from rowkind.quantities import counted
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
 
 
@@ -137,5 +138,8 @@ def replay_letters(job_file: Path, places: tuple[str, ...], *, every: bool) -> N
     sent = replay(job, places)
     for each in sent:
         click.echo(f"replayed {each.place} to {each.summary['origin']}")
-    letters = "1 dead letter" if len(sent) == 1 else f"{len(sent):,} dead letters"
-    click.echo(f"{letters} replayed" if sent else "nothing to replay: everything has been replayed already")
+    click.echo(
+        f"{counted(len(sent), 'dead letter')} replayed"
+        if sent
+        else "nothing to replay: everything has been replayed already"
+    )

@@ -9,6 +9,7 @@ from typing import Any
 
 from rowkind.avro.schema import Type
 from rowkind.errors import RowkindError
+from rowkind.quantities import counted
 from rowkind.service.flink.by_type import casts, divisions, marked
 from rowkind.service.flink.document import Commented, document
 from rowkind.service.flink.drafts import SinkDraft
@@ -143,9 +144,8 @@ class _Fitting:
             wanted = [(name, draft.types.get(name, "")) for name in result]
         empty = self._empty(missing)
         if wanted and len(result) != len(wanted):
-            noun = "column" if len(result) == 1 else "columns"
-            text = f"its query has {len(result)} {noun}, but the table has {len(wanted)}, without omitted columns"
-            raise PlanError("", text)
+            found = counted(len(result), "column")
+            raise PlanError("", f"its query has {found}, but the table has {len(wanted)}, without omitted columns")
         pairs = wanted or [(name, "") for name in result]
         listed = [
             (inner, outer, self._cast(draft, outer, type_, to))

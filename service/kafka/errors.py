@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException
 
 from rowkind.errors import FAILED, REFUSED, UNREACHABLE, RowkindError
+from rowkind.quantities import plural
 
 
 class ChangelogError(RowkindError):
@@ -79,7 +80,7 @@ class ClaimedTopicsError(ChangelogError):
     def __init__(self, topics: Sequence[str], job: str, progress: str) -> None:
         self.topics, self.job = tuple(topics), job
         super().__init__(
-            f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}: already written by job {job}, according to "
+            f"{plural(len(topics), 'topic')} {', '.join(topics)}: already written by job {job}, according to "
             f"its progress topic {progress}. Every row would be written twice.\n"
             f"Write to another topic. If job {job} was deleted or renamed, `rowkind topics release` with the file of "
             f"this job takes the topics over. If the other job is still running, it then stops."

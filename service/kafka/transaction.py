@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from rowkind.quantities import plural
 from rowkind.service.kafka import progress
 from rowkind.service.kafka.clients import ANSWER_SECONDS, count_partitions, servers, transactional_settings
 from rowkind.service.kafka.errors import (
@@ -127,7 +128,7 @@ def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: Reco
 def _topics(spec: WriterSpec) -> str:
     """Return the topics of a transaction as text for a message."""
     topics = spec.topics(transactions=True)
-    return f"topic{'s' if len(topics) > 1 else ''} {', '.join(topics) or spec.dead_letter_topic}"
+    return f"{plural(max(1, len(topics)), 'topic')} {', '.join(topics) or spec.dead_letter_topic}"
 
 
 def _meaning(spec: WriterSpec, failure: KafkaException) -> ChangelogError:

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rowkind.errors import BUG, REFUSED, UNREACHABLE, RowkindError
+from rowkind.quantities import plural
 
 _WITHOUT_JARS = ("ClassNotFoundException", "No FileSystem for scheme")
 
@@ -234,10 +235,9 @@ class TopicsHeldError(RunError):
 
     def __init__(self, topics: Sequence[str]) -> None:
         self.topics = tuple(topics)
-        one = len(topics) == 1
         super().__init__(
-            f"topic{'' if one else 's'} {', '.join(topics)} already ha{'s' if one else 've'} rows, but there is no "
-            f"checkpoint from which they were written.\n"
+            f"{plural(len(topics), 'topic')} {', '.join(topics)} already {'has' if len(topics) == 1 else 'have'} rows, "
+            f"but there is no checkpoint from which they were written.\n"
             "If the checkpoint was lost, or the sink is new, use `rowkind run --upgrade`: it rebuilds the state, then "
             "retracts wrong rows and adds missing ones. If another application wrote the rows, use another topic."
         )

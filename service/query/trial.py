@@ -24,6 +24,7 @@ from rowkind.errors import REFUSED, RowkindError
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.quantities import counted
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.promises import Broken
 from rowkind.service.job.columns import declared
@@ -176,7 +177,7 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
 
     def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
         def unmatched(node: str, changes: Changes) -> None:
-            text = f"{node}: {len(changes)} retraction(s) found no row to retract"
+            text = f"{node}: {counted(len(changes), 'retraction')} found no row to retract"
             if job.unmatched == "fail":
                 raise UnmatchedError(f"{text}, and the job has `unmatched: fail`")
             warn(text)
@@ -187,10 +188,10 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
             warn(str(promise))
 
         def failed(of: str, left_out: LeftOut) -> None:
-            warn(f"{of}: {len(left_out.reasons)} row(s) dropped: {left_out.reasons[0]}")
+            warn(f"{of}: {counted(len(left_out.reasons), 'row')} dropped: {left_out.reasons[0]}")
 
         def late(node: str, changes: Changes) -> None:
-            warn(f"{node}: {len(changes)} late change(s) dropped")
+            warn(f"{node}: {counted(len(changes), 'late change')} dropped")
 
         engine = MemoryEngine(sink, unmatched=unmatched, broken=broken, failed=failed, late=late)
         now = 0

@@ -23,6 +23,7 @@ from rowkind.operators.columns.batch import Batch, Emitted
 from rowkind.operators.columns.block import Block, TimeMarks
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.emission import net
+from rowkind.quantities import counted
 from rowkind.service.execute.delete_times import with_delete_times
 from rowkind.service.execute.members import addressed
 from rowkind.service.execute.metrics import parse
@@ -140,6 +141,6 @@ def _report(blocks: Sequence[Block], warn: Callable[[str], None]) -> None:
         for sample, value in block.counters.items():
             name, labels = parse(sample)
             if name == "rowkind_unmatched_retractions_total" and value:
-                warn(f"{labels['operator']}: {value:.0f} retraction(s) found no row to retract")
+                warn(f"{labels['operator']}: {counted(value, 'retraction')} found no row to retract")
             if name == "rowkind_late_rows_total" and value:
-                warn(f"{labels['operator']}: {value:.0f} late change(s) dropped")
+                warn(f"{labels['operator']}: {counted(value, 'late change')} dropped")

@@ -24,6 +24,7 @@ from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.batch import Batch
 from rowkind.operators.columns.block import Block, TimeMarks
 from rowkind.operators.columns.changes import Changes
+from rowkind.quantities import counted
 from rowkind.service.execute import watermarks
 from rowkind.service.execute.members import Member, addressed
 from rowkind.service.execute.metrics import add
@@ -200,8 +201,8 @@ class OperatorProcessor(StatefulProcessor):
             first = int(lost.seq.argmin())
             place = ArrivalNumber.of(int(lost.seq[first]))
             raise UnmatchedRetractionError(
-                f"{member.sink}, {member.node}: {len(lost)} retraction(s) of one batch found no row to retract, and "
-                f"the job has `unmatched: fail`. The first is a {RowKind(int(lost.kind[first])).symbol} from "
+                f"{member.sink}, {member.node}: {counted(len(lost), 'retraction')} of one batch found no row to "
+                f"retract, and the job has `unmatched: fail`. The first is a {RowKind(int(lost.kind[first])).symbol} from "
                 f"{member.sides[int(lost.side[first])]}, offset {place.offset} of partition {place.partition}. Either "
                 "fix the source (does it retract rows it never sent, or rows older than the TTL?), or set "
                 "`unmatched: dead_letter` or `ignore`."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rowkind.quantities import counted, duration
 from rowkind.service.monitoring.status import BatchProgress, QueryStatus
-from rowkind.service.web.quantities import counted, duration
 
 _SLOTS = 60
 _WIDTH, _HEIGHT, _GAP = 600, 72, 2

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from urllib.parse import quote
 
+from rowkind.quantities import amount, duration, rate
 from rowkind.service.monitoring.status import OLD_SECONDS, Incident
 from rowkind.service.web.live_page import about, errors, framed, pill, trouble
 from rowkind.service.web.overview import JobOverview, Overview
-from rowkind.service.web.quantities import amount, duration, rate
 
 _LINKS = {"metrics": "metrics", "status.json": "JSON", "healthz": "health", "readyz": "ready"}
 _SOON = "Its own page appears as soon as its process answers."

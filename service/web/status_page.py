@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 from rowkind.avro.time_text import moment_text
+from rowkind.quantities import amount, counted, duration, rate, size
 from rowkind.service.monitoring.status import LONG_SECONDS, JobStatus, OperatorStatus, QueryStatus, TableStatus, Work
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step
 from rowkind.service.plan.explain.html import anchor, coloured, tree
 from rowkind.service.web.batch_chart import chart
 from rowkind.service.web.live_page import about, errors, framed, pill, trouble
-from rowkind.service.web.quantities import amount, counted, duration, rate, size
 
 _MANY_SINKS = 5
 """From this number of sinks on, plans are folded, except those with problems."""

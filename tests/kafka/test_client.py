@@ -139,7 +139,7 @@ def test_the_command_line_does_the_same(make_job: MakeJob) -> None:
         bad = run.invoke(main, ["produce", str(job), "orders"], f'{{"id": 9}}\n{line}\n')
         assert bad.exit_code == 2
         assert bad.stderr.startswith(f"rowkind: <stdin>:2: {text}")
-        assert bad.stderr.endswith(". 1 row before it was sent\n")
+        assert bad.stderr.endswith(". Rows sent before it: 1\n")
     assert run.invoke(main, ["consume", str(job), "orders", "--fold"]).stdout.count('"id": 9') == 3
 
 

@@ -192,7 +192,7 @@ def test_an_error_of_ours_is_found_in_what_spark_makes_of_it(spark: SparkSession
     found = surfaced(failure.value)
     assert found is not None
     assert found.name == "UnmatchedRetractionError"
-    assert found.message.startswith("sink, distinct: 1 retraction(s) of one batch found no row")
+    assert found.message.startswith("sink, distinct: 1 retraction of one batch found no row")
     assert "offset 12 of partition 3" in found.message
     assert found.message.endswith("or set `unmatched: dead_letter` or `ignore`.")
     assert surfaced(ValueError("something else")) is None

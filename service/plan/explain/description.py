@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from rowkind.quantities import counted
 from rowkind.service.plan.explain.values import (
     NO_VALUES,
     Advice,
@@ -154,9 +155,5 @@ class QueryDescription:
     def title(self) -> str:
         """A summary of the query in one line."""
         kept = sum(bool(step.state) for each in self.sinks for step in each.root.walk())
-        state = f"{_count(kept, 'step')} with state in {_count(self.stages, 'stage')}" if kept else "no state"
-        return f"{_count(len(self.sinks), 'sink')} over {_count(len(self.tables), 'table')}, {state}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+        state = f"{counted(kept, 'step')} with state in {counted(self.stages, 'stage')}" if kept else "no state"
+        return f"{counted(len(self.sinks), 'sink')} over {counted(len(self.tables), 'table')}, {state}"

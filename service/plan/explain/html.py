@@ -12,6 +12,7 @@ from importlib import resources
 from string import Template
 from urllib.parse import quote
 
+from rowkind.quantities import counted
 from rowkind.service.plan.explain.description import Description, Fact, QueryDescription, Step, StepState
 from rowkind.service.plan.explain.display_names import display_text
 from rowkind.service.plan.explain.records import TIED
@@ -81,7 +82,7 @@ def _plan(description: Description) -> str:
     root = description.root
     kept = sum(bool(step.state) for step in root.walk())
     stages = len({step.stage for step in root.walk()} - {None})
-    counts = f"{_count(kept, 'step')} with state in {_count(stages, 'stage')}" if kept else "no state"
+    counts = f"{counted(kept, 'step')} with state in {counted(stages, 'stage')}" if kept else "no state"
     return f"""<section id="{anchor(root.name)}">
 <h2>{escape(root.name)} <small>{escape(root.title)} · {counts}</small></h2>
 {coloured(description.sql)}
@@ -100,10 +101,6 @@ def tree(description: Description, beside: Beside | None = None) -> str:
         about[each.about] = about.get(each.about, 0) + 1
     drawn = _step(description.root, description.root.name, about, beside)
     return f'<div class="scroll"><ul class="tree">{drawn}</ul></div>'
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _advice(description: Description) -> str:
@@ -131,7 +128,7 @@ def _code(text: str) -> str:
 
 def _step(step: Step, root: str, about: Mapping[str, int], beside: Beside | None) -> str:
     inputs = "".join(_step(each, root, about, beside) for each in step.inputs)
-    noted = f'<span class="note">{_count(about[step.name], "note")}</span>' if step.name in about else ""
+    noted = f'<span class="note">{counted(about[step.name], "note")}</span>' if step.name in about else ""
     stage = f'<span class="stage">stage {step.stage}</span>' if step.stage else ""
     mode = f'<span class="mode" title="{step.way.mode}">{_MODES[step.way.mode]}</span>' if step.way else ""
     kind = _WORDS.get(step.kind, step.kind.replace("_", " "))

@@ -275,7 +275,7 @@ def test_a_retraction_that_finds_nothing_is_told_on_standard_error(tmp_path: Pat
 
     assert ignored.code == 0
     assert len(ignored.lines) == 1
-    assert "1 retraction(s) found no row to retract" in ignored.errors
+    assert "1 retraction found no row to retract" in ignored.errors
     assert failed.code == 1
     assert "unmatched: fail" in failed.errors
 

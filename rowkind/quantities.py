@@ -16,9 +16,14 @@ def amount(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: float, noun: str) -> str:
     """Format a number with its noun: 1 row, 12,300 rows, 1.2 M rows."""
-    return f"{amount(number)} {noun}{'' if number == 1 else 's'}"
+    return f"{amount(number)} {plural(number, noun)}"
+
+
+def plural(number: float, noun: str) -> str:
+    """Return the singular or the plural of a regular noun: 1 row, 2 rows."""
+    return noun if number == 1 else f"{noun}s"
 
 
 def rate(per_second: float) -> str:
