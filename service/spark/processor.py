@@ -202,8 +202,9 @@ class OperatorProcessor(StatefulProcessor):
             place = ArrivalNumber.of(int(lost.seq[first]))
             raise UnmatchedRetractionError(
                 f"{member.sink}, {member.node}: {counted(len(lost), 'retraction')} of one batch found no row to "
-                f"retract, and the job has `unmatched: fail`. The first is a {RowKind(int(lost.kind[first])).symbol} from "
-                f"{member.sides[int(lost.side[first])]}, offset {place.offset} of partition {place.partition}. Either "
+                "retract, and the job has `unmatched: fail`. The first is a "
+                f"{RowKind(int(lost.kind[first])).symbol} from {member.sides[int(lost.side[first])]}, "
+                f"offset {place.offset} of partition {place.partition}. Either "
                 "fix the source (does it retract rows it never sent, or rows older than the TTL?), or set "
                 "`unmatched: dead_letter` or `ignore`."
             )

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from ruamel.yaml import YAML
 
 from rowkind.service.cli import main
+from tests.deploy.chart import NEEDS_HELM, objects
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -40,3 +42,19 @@ def test_a_tutorial_works_as_written(page: str, tmp_path: Path, monkeypatch: pyt
             [sys.executable, "-m", "pytest", "-q", *tests], capture_output=True, text=True, check=False
         )
         assert ran.returncode == 0, ran.stdout
+
+
+@NEEDS_HELM
+def test_the_release_of_the_kubernetes_tutorial(tmp_path: Path) -> None:
+    """The job can run, helm accepts the values, and the page's commands name the pod of the release."""
+    text = (TUTORIALS / "kubernetes.md").read_text()
+    files = dict(FILE.findall(text))
+    job = tmp_path / "job.yaml"
+    job.write_text(files["job.yaml"])
+    checked = CliRunner(env={"KAFKA_PASSWORD": "unused"}).invoke(main, ["check", str(job)], prog_name="rowkind")
+    assert checked.exit_code == 0, checked.output
+    values = YAML(typ="safe").load(files["values.yaml"])
+    made = objects(**values, job=files["job.yaml"], schemas={}, secretFiles=[])
+    (name,) = (each["metadata"]["name"] for each in made if each["kind"] == "StatefulSet")
+    assert set(re.findall(r"\bshop-[\w-]*\d\b", text)) == {f"{name}-0"}
+    assert f"statefulset {name}\n" in text
