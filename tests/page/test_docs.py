@@ -32,12 +32,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[s
     """The address of the site, and the paths of its pages."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=quiet)
+    # The build is strict: a broken link, to a heading or a file of the repository too, fails it.
+    assert built.returncode == 0, built.stdout + built.stderr
     pages = [f"/{page.parent.relative_to(folder)}/".replace("/./", "/") for page in sorted(folder.rglob("index.html"))]
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, args=[0.1], daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}", pages
         server.shutdown()
+
+
+def test_every_page_is_built(site: tuple[str, list[str]]) -> None:
+    """Each page of docs/ is part of the site."""
+    docs = ROOT / "docs"
+    assert {f"/{page.relative_to(docs).with_suffix('')}/" for page in docs.rglob("*.md")} <= set(site[1])
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -70,7 +79,7 @@ def test_search_finds_a_page(site: tuple[str, list[str]], browser: Browser) -> N
 def test_every_page_can_be_edited(site: tuple[str, list[str]], browser: Browser) -> None:
     """A link leads to the page's source, and the footer shows the version."""
     page = browser.new_page()
-    for path in ("/", "/concepts/"):
+    for path in ("/", "/explanation/changelogs/"):
         page.goto(site[0] + path)
         assert "/edit/main/" in (page.locator("a.md-content__button").first.get_attribute("href") or "")
         assert "Rowkind 0." in page.locator(".md-copyright").inner_text()
