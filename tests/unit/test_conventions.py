@@ -56,6 +56,19 @@ def test_every_test_says_in_one_sentence_what_it_shows() -> None:
     assert not wrong, "tests without one sentence that says what they show:\n" + "\n".join(wrong)
 
 
+def test_no_assertion_is_true_whatever_happens() -> None:
+    """An assertion has no constant as its condition or as an alternative, which ruff overlooks beside a call."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Assert)
+        for each in (node.test.values if isinstance(node.test, ast.BoolOp) else [node.test])
+        if isinstance(each, ast.Constant | ast.Tuple | ast.List | ast.Dict)
+    ]
+    assert not found, "assertions that cannot fail:\n" + "\n".join(found)
+
+
 def test_no_module_is_long() -> None:
     """A module of the packages or the tests beyond 400 lines is split by a named concept."""
     long = [
