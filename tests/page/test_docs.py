@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +17,9 @@ from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[2]
 WIDTHS = (360, 1300, 1600)
+BIN = Path(sys.executable).parent
+QUIET = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+"""mike calls mkdocs by its name."""
 CLIPPED = """() => [...document.querySelectorAll(".md-typeset pre > code, .md-typeset img")]
   .filter((each) => each.scrollWidth > each.clientWidth + 1)
   .map((each) => each.textContent.trim().slice(0, 60))"""
@@ -27,20 +31,26 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Nothing is logged."""
 
 
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address at which the files of a folder are served."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, args=[0.1], daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
     """The address of the site, and the paths of its pages."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
-    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=quiet)
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=QUIET)
     # The build is strict: a broken link, to a heading or a file of the repository too, fails it.
     assert built.returncode == 0, built.stdout + built.stderr
     pages = [f"/{page.parent.relative_to(folder)}/".replace("/./", "/") for page in sorted(folder.rglob("index.html"))]
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, args=[0.1], daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", pages
-        server.shutdown()
+    with served(folder) as address:
+        yield address, pages
 
 
 def test_every_page_is_built(site: tuple[str, list[str]]) -> None:
@@ -74,6 +84,29 @@ def test_search_finds_a_page(site: tuple[str, list[str]], browser: Browser) -> N
     page.locator(".md-search-result__link").first.wait_for()
     assert page.locator(".md-search-result__link").count() > 1
     page.close()
+
+
+def test_a_reader_chooses_the_version(tmp_path: Path, browser: Browser) -> None:
+    """The release publishes each version of the site beside the others, and every page has a selector."""
+
+    def run(*command: str) -> None:
+        subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, env=QUIET)
+
+    run("git", "init", "--quiet")
+    run("git", "config", "user.name", "nobody")
+    run("git", "config", "user.email", "nobody@example.com")
+    run("git", "commit", "--quiet", "--allow-empty", "--message", "a commit that the site is of")
+    mike = str(BIN / "mike")
+    for version in ("0.1.0", "0.2.0"):
+        run(mike, "--quiet", "deploy", "--config-file", str(ROOT / "mkdocs.yml"), "--update-aliases", version, "latest")
+    run("git", "checkout", "--quiet", "gh-pages")
+    with served(tmp_path) as address:
+        page = browser.new_page()
+        page.goto(f"{address}/0.1.0/reference/metrics/")
+        page.locator(".md-version__current").focus()
+        page.locator(".md-version__link", has_text="0.2.0").click()
+        page.wait_for_url(f"{address}/0.2.0/")
+        page.close()
 
 
 def test_every_page_can_be_edited(site: tuple[str, list[str]], browser: Browser) -> None:
