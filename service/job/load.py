@@ -100,6 +100,7 @@ class _Reading:
         self.lines: dict[Path_, int] = {(): 1}
         self.problems: list[Problem] = []
         self._failed: set[Path_] = set()
+        self._cut: dict[Path_, tuple[str, str]] = {}
 
     def values(self, node: Any, path: Path_ = ()) -> Any:
         """Return the value of a node, with its references replaced."""
@@ -109,6 +110,7 @@ class _Reading:
                     self.lines[(*path, name)] = node.lc.key(name)[0] + 1
                 if path and path[0] in _SECRETIVE and list(node) == ["file"]:
                     return self._guarded(path, lambda: protect(str(path[-1]), read_secret(node["file"], self._folder)))
+                self._find_cut(node, path)
                 return {name: self.values(value, (*path, name)) for name, value in node.items()}
             case CommentedSeq():
                 for number in range(len(node)):
@@ -120,6 +122,17 @@ class _Reading:
                 return str(node)
             case _:
                 return node
+
+    def _find_cut(self, node: CommentedMap, path: Path_) -> None:
+        """Find texts with commas and without quotes. In braces, a comma ends a value, so the rest looks like a key."""
+        setting, text = "", None
+        for name, value in node.items():
+            rest = str(name)
+            if value is None and text and (" " in rest or rest.count(")") > rest.count("(") or rest.endswith(">")):
+                text = f"{text}, {rest}"
+                self._cut[(*path, name)] = setting, text
+            else:
+                setting, text = name, value if isinstance(value, str) else None
 
     def _replaced(self, text: str, path: Path_) -> str:
         value = substitute(text, self._environment, self._folder)
@@ -144,11 +157,12 @@ class _Reading:
         if path in self._failed:
             return
         match error["type"]:
+            case _ if path in self._cut:
+                setting, cut = self._cut[path]
+                text = f'text with a comma must be in quotes here: {setting}: "{cut}"'
+                path = (*path[:-1], setting)
             case "extra_forbidden":
-                # In braces, a comma ends the value, and the rest of the text looks like another setting.
-                cut = " " in str(path[-1]) and error["input"] is None
-                hint = "; a text with a comma must be in quotes here" if cut else ""
-                text = f"unknown setting{hint or _nearest(str(path[-1]), _settings(path[:-1]))}"
+                text = f"unknown setting{_nearest(str(path[-1]), _settings(path[:-1]))}"
             case "missing":
                 text = f"{path[-1]} is missing{_EXPECTED.get(str(path[-1]), '')}"
                 path = path[:-1]

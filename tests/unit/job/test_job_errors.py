@@ -229,7 +229,15 @@ TYPES = (
         (
             "sinks:\n",
             "sinks:\n  other: {mode: retract, sql: SELECT order_id, amount FROM orders}\n",
-            "11: sinks.other.amount FROM orders: unknown setting; a text with a comma must be in quotes here",
+            (
+                "11: sinks.other.sql: text with a comma must be in quotes here: sql: "
+                '"SELECT order_id, amount FROM orders"'
+            ),
+        ),
+        (
+            '"DECIMAL(10,2)"',
+            "DECIMAL(10,2)",
+            '8: tables.orders.columns.amount: text with a comma must be in quotes here: amount: "DECIMAL(10, 2)"',
         ),
         (
             "sinks:\n",
