@@ -16,6 +16,8 @@ UNREACHABLE = 3
 """The broker or the registry cannot be reached."""
 BUG = 4
 """A bug in Rowkind."""
+NO_SPACE = "No space left on device"
+"""The operating system's message about a full disk, which Java repeats."""
 
 
 class RowkindError(Exception):
@@ -25,5 +27,5 @@ class RowkindError(Exception):
     without any change, because a broker was unavailable or a process was lost.
     """
 
-    exit_code: ClassVar[int] = FAILED
+    exit_code: int = FAILED
     retryable: ClassVar[bool] = False

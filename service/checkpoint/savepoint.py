@@ -14,6 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
+from rowkind.errors import NO_SPACE
 from rowkind.service.checkpoint.checkpoint import Checkpoint, queries
 from rowkind.service.checkpoint.remote_folder import looking_into
 from rowkind.service.job.model import Job
@@ -80,6 +81,8 @@ def _copied(checkpoint: Checkpoint, to: str) -> int:
             return checkpoint.copy(to)
         except CheckpointFolderError as error:
             why = error.reason
+    if NO_SPACE in why:
+        raise CheckpointFolderError(to, why, savepoint=True)
     raise SavepointError(
         f"the checkpoint {checkpoint.folder} could not be copied: {why}. If the running job deletes files before they "
         "are copied, stop the job first"

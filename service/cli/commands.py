@@ -5,13 +5,15 @@ Commands import modules only when they run, so that `rowkind try` starts in well
 
 from __future__ import annotations
 
+import errno
 import gc
+import tempfile
 import traceback
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from rowkind.errors import BUG, RowkindError
+from rowkind.errors import BUG, FAILED, NO_SPACE, RowkindError
 from rowkind.service.cli import completion, dev, plan, records, run, top, topics
 from rowkind.service.cli.job_file import calls, fail
 from rowkind.version import environment
@@ -46,9 +48,18 @@ class _Commands(click.Group):
             fail(str(error), error.exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click handles these
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                _report_bug()
+            place = error.filename or f"standard output, or for temporary files in {tempfile.gettempdir()}"
+            fail(f"{NO_SPACE}: free space for {place}, then try again", FAILED)
         except Exception:  # noqa: BLE001 - any other exception is a bug in Rowkind
-            traceback.print_exc()
-            fail(f"{_BUG.strip()}\n{environment()}", BUG)
+            _report_bug()
+
+
+def _report_bug() -> NoReturn:
+    """End with the traceback of the current exception, and how to report it."""
+    fail(f"{_BUG.strip()}\n{environment()}", BUG, traceback.format_exc())
 
 
 def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:

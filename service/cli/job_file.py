@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+
+from rowkind.service.cli.progress_output import LOG_FORM, json_line
 
 if TYPE_CHECKING:
     from rowkind.service.job.model import Job
@@ -43,9 +46,17 @@ def planned_queries(job: Job) -> dict[str, PlannedQuery]:
     return planned_whole(job)
 
 
-def fail(message: str, code: int) -> NoReturn:
-    """Print a message to standard error and exit with this code."""
-    click.echo(f"rowkind: {message}", err=True)
+def fail(message: str, code: int, traceback: str = "") -> NoReturn:
+    """Print a message to standard error, below the traceback if there is one, and exit with this code.
+
+    With `--log json` it is an object with the exit code.
+    """
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(LOG_FORM) == "json":
+        trace = {"traceback": traceback} if traceback else {}
+        click.echo(json_line(time.time(), "ERROR", message, {"exit_code": code, **trace}), err=True)
+    else:
+        click.echo(f"{traceback}rowkind: {message}", err=True)
     sys.exit(code)
 
 

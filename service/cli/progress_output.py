@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rowkind.service.monitoring.status import JobStatus
 
 LogForm = Literal["view", "lines", "json"]
+LOG_FORM = "rowkind.log"
+"""The key of a command's log form in click's `Context.meta`."""
 
 _EVERY_SECONDS = 0.5
 _FIELDS = "fields"
@@ -130,6 +132,12 @@ def _tell(status: JobStatus, told: dict[str, int]) -> None:
                 log.info("batch", extra={_FIELDS: fields})
 
 
+def json_line(seconds: float, level: str, message: str, fields: Mapping[str, Any]) -> str:
+    """Return a log line as one JSON object; `seconds` is the time since the epoch."""
+    moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": moment, "level": level, "message": message, **fields}, ensure_ascii=False)
+
+
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     found: dict[str, Any] = getattr(record, _FIELDS, {})
     return found
@@ -148,12 +156,7 @@ class _JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        said = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "message": record.getMessage(),
-            **_fields(record),
-        }
+        fields = _fields(record)
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False)
+            fields = {**fields, "traceback": self.formatException(record.exc_info)}
+        return json_line(record.created, record.levelname, record.getMessage(), fields)

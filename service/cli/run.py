@@ -13,7 +13,7 @@ import click
 
 from rowkind.errors import REFUSED
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
-from rowkind.service.cli.progress_output import LogForm, showing_progress, usual
+from rowkind.service.cli.progress_output import LOG_FORM, LogForm, showing_progress, usual
 from rowkind.service.machine.signals import until_a_signal
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ def _of_this_machine(context: click.Context, _: click.Parameter, host: str) -> s
             why = error.strerror if isinstance(error, OSError) else "it is not a host name"
             raise click.BadParameter(f"{host} is not an address of this machine: {why}") from None
     return host
+
+
+def _log_form(context: click.Context, _option: click.Parameter, form: LogForm | None) -> LogForm | None:
+    """Remember the form, which also applies to the message with which the command fails."""
+    context.meta[LOG_FORM] = form
+    return form
 
 
 @click.command(
@@ -73,6 +79,7 @@ def _of_this_machine(context: click.Context, _: click.Parameter, host: str) -> s
 @click.option(
     "--log",
     "form",
+    callback=_log_form,
     type=click.Choice(["view", "lines", "json"]),
     help="Progress: a live view, log lines, or JSON lines.  [default: view on a terminal, otherwise lines]",
 )

@@ -7,7 +7,7 @@ import tempfile
 from pyspark.errors import StreamingQueryException
 
 from rowkind.avro.errors import RegistryUnreachableError
-from rowkind.errors import UNREACHABLE, RowkindError
+from rowkind.errors import NO_SPACE, UNREACHABLE, RowkindError
 from rowkind.service.kafka.errors import MissingTopicError
 from rowkind.service.monitoring.waiting import System
 from rowkind.service.query.errors import QueryFailedError, QueryUnreachableError, RunError, WorkerBugError
@@ -20,7 +20,6 @@ _PASSING = {
 }
 """Failures of Spark, by words in their messages, after which even a query that has never run is started again."""
 
-_NO_SPACE = "No space left on device"
 _FULL_DISK = "a disk is full"
 
 
@@ -32,7 +31,7 @@ def failed(query: str, folder: str, error: StreamingQueryException) -> QueryFail
         if (raised := unforeseen(cause)) is not None:
             return WorkerBugError(query, raised)
         said = cause.partition("\n")[0]
-        if _NO_SPACE in said:
+        if NO_SPACE in said:
             folders = f"the checkpoint {folder} or temporary files ({tempfile.gettempdir()})"
             return QueryFailedError(query, f"{_FULL_DISK}: free space for {folders}", None)
         return QueryFailedError(query, "Spark gave no reason" if "(no cause message)" in said else said, None)
@@ -69,7 +68,7 @@ def awaited(failure: RowkindError) -> System | None:
 def damage(error: StreamingQueryException) -> str:
     """Return why state cannot be loaded, if this ended the query and the disk was not full; otherwise ""."""
     cause = _cause(error)
-    return cause if "CANNOT_LOAD_STATE_STORE" in str(error) and _NO_SPACE not in cause else ""
+    return cause if "CANNOT_LOAD_STATE_STORE" in str(error) and NO_SPACE not in cause else ""
 
 
 def _cause(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
@@ -243,8 +244,13 @@ class _Process:
     def last(self) -> str:
         """The final message of the process, which says why it ended."""
         said = list(self.said)
-        began = max((at for at, line in enumerate(said) if line.startswith(_SAYS)), default=None)
-        return "" if began is None else "\n".join(said[began:]).removeprefix(_SAYS)
+        for at in reversed(range(len(said))):
+            if said[at].startswith(_SAYS):
+                return "\n".join(said[at:]).removeprefix(_SAYS)
+            with suppress(ValueError):
+                if said[at].startswith("{") and "exit_code" in (found := json.loads(said[at])):
+                    return str(found["message"])
+        return ""
 
     def terminate(self) -> None:
         """Send SIGTERM to the process."""

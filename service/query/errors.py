@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rowkind.errors import BUG, REFUSED, UNREACHABLE, RowkindError
+from rowkind.errors import BUG, FAILED, NO_SPACE, REFUSED, UNREACHABLE, RowkindError
 from rowkind.quantities import plural
 
 _WITHOUT_JARS = ("ClassNotFoundException", "No FileSystem for scheme")
@@ -97,6 +97,8 @@ class CheckpointFolderError(RunError):
                 "Spark lacks the jars of this file system. Copy them to pyspark's folder `jars`, in the same version "
                 "as the hadoop-client-api there. Those of s3a:// are downloaded automatically."
             )
+        if NO_SPACE in reason:
+            self.exit_code, advice = FAILED, "Free space there, then try again."
         what = "savepoint" if savepoint else "checkpoint"
         super().__init__(f"the {what} {folder} cannot be used: {reason}\n{advice}")
 

@@ -37,18 +37,19 @@ def connect(job: Job) -> Connection:
 def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool = False) -> list[str]:
     """Create the missing topics that the job may create, and return their names.
 
-    With `sources`, the topics of its tables are included, for a first try. Raises ChangelogError.
+    With `sources`, the topics of its tables are included, for a first try. Nothing is created if another topic is
+    missing, or if a topic does not fit. Raises ChangelogError.
     """
-    wanted = _written(job, queries, may=True)
+    wanted = {topic.name: topic for topic in _written(job, queries, may=True)}
     if sources:
-        wanted += [topics.source_topic(name, mode, job.parallelism) for name, mode in _read(queries).items()]
-    return topics.create(at.kafka, {topic.name: topic for topic in wanted}.values())
+        wanted |= {name: topics.source_topic(name, mode, job.parallelism) for name, mode in _read(queries).items()}
+    topics.check(at.kafka, _all(job, queries), wanted)
+    return topics.create(at.kafka, wanted.values())
 
 
 def check(job: Job, queries: PlannedQueries, at: Connection) -> list[str]:
     """Check that every topic exists and fits, and return advice on unusual settings. Raises ChangelogError."""
-    wanted = [*_written(job, queries, may=False), *(_as_it_should_be(*each) for each in _read(queries).items())]
-    return topics.check(at.kafka, list({topic.name: topic for topic in wanted}.values()))
+    return topics.check(at.kafka, _all(job, queries))
 
 
 def register(sink: PhysicalSink, at: Connection) -> Forms:
@@ -60,6 +61,12 @@ def register(sink: PhysicalSink, at: Connection) -> Forms:
         form = AsConnectJson if sink.connect_schema else AsJson
         return Forms(form(sink.value), None if sink.key_record is None else form(sink.key_record))
     return topics.register(at.registry, sink.topic, sink.value, sink.key_record)
+
+
+def _all(job: Job, queries: PlannedQueries) -> list[Topic]:
+    """Return every topic that the queries read or write."""
+    wanted = [*_written(job, queries, may=False), *(_as_it_should_be(*each) for each in _read(queries).items())]
+    return [*{topic.name: topic for topic in wanted}.values()]
 
 
 def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,8 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from rowkind.service.dev.broker import Broker
+from rowkind.service.kafka.topics import progress_name
 from tests.run.process import Ended, Rowkind, get, until
 from tests.run.shop import Shop
 
@@ -102,12 +105,26 @@ def test_a_registry_that_does_not_answer_is_told_with_its_address(shop: Shop, de
     refused(shop, 3, NOBODY, "registry.url")
 
 
+def test_with_json_logs_a_refusal_is_json_too(shop: Shop) -> None:
+    """Every line on standard error is an object, and the last one has the message and the exit code."""
+    shop.job(
+        {"paid": PAID}, tables={"orders": shop.table("orders", topic="nowhere")} | {"payments": shop.table("payments")}
+    )
+    ended = refused(shop, 2, options=["--log", "json"])
+    *_, last = (json.loads(line) for line in ended.error.splitlines())
+    assert (last["level"], last["exit_code"]) == ("ERROR", 2)
+    assert "No such topic: nowhere" in last["message"]
+
+
 def test_a_source_topic_that_is_not_there_is_told_by_name(shop: Shop) -> None:
-    """The message says how topics are made."""
+    """The message says how topics are created, and no topic of the refused job is."""
     shop.job(
         {"paid": PAID}, tables={"orders": shop.table("orders", topic="nowhere"), "payments": shop.table("payments")}
     )
     refused(shop, 2, "nowhere", shop.servers, "rowkind topics create")
+    present = AdminClient({"bootstrap.servers": shop.servers}).list_topics(timeout=30).topics
+    assert shop.topic("payments") in present
+    assert not [name for name in (shop.topic("paid"), progress_name(shop.name, "main")) if name in present]
 
 
 def test_a_sink_that_may_not_be_made_and_is_not_there_is_told_by_name(shop: Shop) -> None:
