@@ -179,8 +179,8 @@ def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None
     The number is the job's `parallelism`, unless --parallelism is given.
     """
     with until_a_signal() as signals:
-        job = load_job(job_file)
-        job = job.model_copy(update={"parallelism": parallelism or job.parallelism})
+        written = load_job(job_file)
+        job = written.model_copy(update={"parallelism": parallelism or written.parallelism})
         job.check_runnable()
         from rowkind.service.run import process  # noqa: PLC0415 -- loaded when it is needed
 
@@ -190,6 +190,10 @@ def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None
             process.run(job, plan, signals, moves, watch)
         if not signals.count:
             click.echo(f"rescaled: the state is now divided for `parallelism: {job.parallelism}`")
+            if job.parallelism != written.parallelism:
+                click.echo(
+                    f"set `parallelism: {job.parallelism}` in {job_file}: until then, `rowkind run` refuses the job"
+                )
 
 
 @click.command(epilog=calls("rowkind savepoint job.yaml /backup/monday"))

@@ -16,10 +16,12 @@ from rowkind.service.kafka.dead_letter import EXPRESSION
 _MANY = 0.1
 """The ratio of a table's dead letters above which it is reported."""
 
+_LEAST = 3
+"""The number of dead letters from which on a ratio is reported, however few records there are."""
+
 _SECONDS = 60.0
-_RECORDS, _FEW = 100, 10
-"""The ratio covers the records of the last minute, or the last 100 if the minute has fewer. It is computed as soon as
-there are 100 records, or after a minute if there are at least 10."""
+_RECORDS = 100
+"""The ratio covers the records of the last minute, or the last 100 if the minute has fewer."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,6 @@ class Share:
 class Shares:
     """The ratios of all tables, computed from the tasks' counters."""
 
-    _since: dict[str, float] = field(default_factory=dict)
     _seen: dict[str, deque[tuple[float, str, int]]] = field(default_factory=lambda: defaultdict(deque))
     """By table: when records were read, the reason if they became dead letters (empty for rows), and their number."""
 
@@ -58,7 +59,6 @@ class Shares:
             # A record on which an expression failed is a row, and has already been counted as one.
             of_table = name in {"rowkind_rows_in_total", "rowkind_dead_letters_total"}
             if of_table and labels.get("reason") != EXPRESSION and value:
-                self._since.setdefault(labels["table"], now)
                 self._seen[labels["table"]].append((now, labels.get("reason", ""), int(value)))
 
     def many(self, now: float) -> list[Share]:
@@ -72,7 +72,6 @@ class Shares:
             for _, reason, count in seen:
                 letters[reason] += count
             del letters[""]
-            told = records >= (_FEW if now - self._since[table] >= _SECONDS else _RECORDS)
-            if told and letters.total() > _MANY * records:
+            if letters.total() >= _LEAST and letters.total() > _MANY * records:
                 shares.append(Share(table, records, dict(letters)))
         return shares
