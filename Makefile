@@ -56,9 +56,10 @@ lint: $(READY) ## run ruff and mypy, as in CI
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Without this setting, the theme prints an advertisement for its successor.
+# Without this setting, the theme prints an advertisement for its successor. With --quiet, mkdocs does not count warnings,
+# so that a broken link would not fail the build.
 docs: $(READY) ## build the documentation site in .rowkind/site; broken links fail
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "open .rowkind/site/index.html"
 
 pictures: $(READY) ## take the pictures in the docs again; needs Chromium

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import posixpath
 import re
 import tomllib
 from pathlib import Path
@@ -38,21 +39,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
     """Let links out of the docs lead to the repository on the web, and those to pages to the pages."""
     name, repository = page.file.src_uri, config.extra["repository"]
     if name in ELSEWHERE:
         page.edit_url = f"{repository}/edit/main/{ELSEWHERE[name]}"
     folder = (ROOT / ELSEWHERE.get(name, f"docs/{name}")).parent
+    docs = ROOT / "docs"
     pages = {(ROOT / place).resolve(): each for each, place in ELSEWHERE.items()}
 
     def leads(match: re.Match[str]) -> str:
         target = (folder / match[1]).resolve()
-        if target in pages:
-            return pages[target]
-        if target.is_relative_to(ROOT / "docs"):
-            found = str(target.relative_to(ROOT / "docs"))
-            return found if files.get_file_from_path(found) else match[1]
+        place = pages.get(target) or (str(target.relative_to(docs)) if target.is_relative_to(docs) else None)
+        if place is not None:
+            return posixpath.relpath(place, posixpath.dirname(name) or ".")
         if not target.exists():
             log.warning("%s: there is no %s in the repository", name, match[1])
         return f"{repository}/blob/main/{target.relative_to(ROOT)}"

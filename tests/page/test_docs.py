@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 from playwright.sync_api import Browser
@@ -44,9 +48,9 @@ def served(folder: Path) -> Iterator[str]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
     """The address of the site, and the paths of its pages."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=QUIET)
-    # The build is strict: a broken link, to a heading or a file of the repository too, fails it.
+    # The build is strict: a link to a file that is not in the repository fails it, too.
     assert built.returncode == 0, built.stdout + built.stderr
     pages = [f"/{page.parent.relative_to(folder)}/".replace("/./", "/") for page in sorted(folder.rglob("index.html"))]
     with served(folder) as address:
@@ -57,6 +61,26 @@ def test_every_page_is_built(site: tuple[str, list[str]]) -> None:
     """Each page of docs/ is part of the site."""
     docs = ROOT / "docs"
     assert {f"/{page.relative_to(docs).with_suffix('')}/" for page in docs.rglob("*.md")} <= set(site[1])
+
+
+def test_every_link_within_the_site_leads_to_a_page_and_its_heading(site: tuple[str, list[str]]) -> None:
+    """Links and pictures are resolved as a browser does."""
+    address, pages = site
+    found = {path: urllib.request.urlopen(address + path).read().decode() for path in pages}
+    broken = set()
+    for path, page in found.items():
+        for link in re.findall(r'(?:href|src)="([^"]+)"', page):
+            target = urlsplit(urljoin(address + path, link))
+            if f"{target.scheme}://{target.netloc}" != address:
+                continue
+            try:
+                text = found.get(target.path) or urllib.request.urlopen(address + target.path).read().decode("latin-1")
+            except HTTPError:
+                broken.add((path, link))
+            else:
+                if target.fragment and f'id="{target.fragment}"' not in text:
+                    broken.add((path, link))
+    assert not broken
 
 
 @pytest.mark.parametrize("width", WIDTHS)
