@@ -175,18 +175,16 @@ def _await(admin: AdminClient, names: Sequence[str]) -> None:
         admin.poll(0.05)
 
 
-def check(kafka: KafkaSettings, topics: Sequence[Topic], to_create: Collection[str] = ()) -> list[str]:
+def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
     """Check that the topics exist and suit their use; return advice about settings that are unusual but work.
 
-    Topics named in `to_create` may be missing. Raises MissingTopicError, which names all missing topics, or
-    UnfitTopicError.
+    Raises MissingTopicError, which names all missing topics, or UnfitTopicError.
     """
     admin = reach(kafka)
 
     def ask() -> Mapping[str, TopicMetadata]:
         present = admin.list_topics(timeout=ANSWER_SECONDS).topics
-        missing = [topic.name for topic in topics if topic.name not in present and topic.name not in to_create]
-        if missing:
+        if missing := [topic.name for topic in topics if topic.name not in present]:
             raise MissingTopicError(
                 f"No such topic: {', '.join(missing)} (at {servers(kafka)}). `rowkind topics create` creates the "
                 f"topics of a job."
@@ -194,7 +192,6 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic], to_create: Collection[s
         return present
 
     present = heard(ask)
-    topics = [topic for topic in topics if topic.name in present]
     for topic in topics:
         count = len(present[topic.name].partitions)
         if topic.name.endswith(PROGRESS) and count < topic.partitions:

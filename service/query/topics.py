@@ -37,13 +37,13 @@ def connect(job: Job) -> Connection:
 def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool = False) -> list[str]:
     """Create the missing topics that the job may create, and return their names.
 
-    With `sources`, the topics of its tables are included, for a first try. Nothing is created if another topic is
-    missing, or if a topic does not fit. Raises ChangelogError.
+    With `sources`, the topics of its tables are included, for a first try. Nothing is created if one of the other
+    topics is missing or does not fit. Raises ChangelogError.
     """
     wanted = {topic.name: topic for topic in _written(job, queries, may=True)}
     if sources:
         wanted |= {name: topics.source_topic(name, mode, job.parallelism) for name, mode in _read(queries).items()}
-    topics.check(at.kafka, _all(job, queries), wanted)
+    topics.check(at.kafka, [topic for topic in _all(job, queries) if topic.name not in wanted])
     return topics.create(at.kafka, wanted.values())
 
 
