@@ -141,7 +141,7 @@ def test_the_procedures_of_the_page(scene: Scene) -> None:
     scene.runs(run, {"Ada": (2, "19.50")})
 
     (rescale,) = shown("rescale")
-    assert f"set `parallelism: {rescale[-1]}` in job.yaml: until then" in scene.done(rescale)
+    assert re.search(rf"set `parallelism: {rescale[-1]}` in .*job.yaml: until then", scene.done(rescale))
     scene.say(parallelism=rescale[-1])
     savepoint, restore = shown("back-up-and-restore")
     scene.runs(run, {"Ada": (2, "19.50")}, lambda: scene.done(savepoint))
