@@ -1,4 +1,4 @@
-"""Writes docs/job-file.md, the reference of the job file, from its JSON Schema."""
+"""Generate docs/job-file.md, the reference of the job file, from its JSON Schema."""
 
 from __future__ import annotations
 

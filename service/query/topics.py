@@ -1,4 +1,4 @@
-"""The topics of a job: those it reads, those it writes, and the schemas it writes with."""
+"""A job's topics: the topics that it reads, the topics that it writes, and the schemas of the latter."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rowkind.service.physical.tree import walk
 from rowkind.service.plan.pipeline import PlannedQuery
 
 PlannedQueries = Mapping[str, PlannedQuery]
-"""The plans of each query, by its name."""
+"""The plans of a job's queries, by query name."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A job's external systems: Kafka's settings under librdkafka's names, and the registry."""
+    """A job's external systems: Kafka, as settings with librdkafka's names, and the registry."""
 
     kafka: dict[str, str]
     registry: Registry
@@ -37,7 +37,7 @@ def connect(job: Job) -> Connection:
 def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool = False) -> list[str]:
     """Create the missing topics that the job may create, and return their names.
 
-    With `sources`, the topics of its tables are included, for a first try. Raises ChangelogError.
+    If `sources` is set, the topics of its tables are created too, for a first try. Raises ChangelogError.
     """
     wanted = _written(job, queries, may=True)
     if sources:
@@ -46,13 +46,13 @@ def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool =
 
 
 def check(job: Job, queries: PlannedQueries, at: Connection) -> list[str]:
-    """Check that every topic exists and fits, and return advice on unusual settings. Raises ChangelogError."""
+    """Check that every topic exists and is suitable. Return advice on unusual settings. Raises ChangelogError."""
     wanted = [*_written(job, queries, may=False), *(_as_it_should_be(*each) for each in _read(queries).items())]
     return topics.check(at.kafka, list({topic.name: topic for topic in wanted}.values()))
 
 
 def register(sink: PhysicalSink, at: Connection) -> Forms:
-    """Return how a sink's keys and values are written, and register Avro schemas.
+    """Return the formats of a sink's keys and values. Avro schemas are registered.
 
     Raises ChangelogError or RegistryError.
     """
@@ -63,7 +63,7 @@ def register(sink: PhysicalSink, at: Connection) -> Forms:
 
 
 def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
-    """Return the topics that the queries write to; with `may`, only the topics of sinks that the job may create."""
+    """Return the topics that the queries write. If `may` is set, return only those that the job may create."""
     wanted: list[Topic] = []
     for query, planned in queries.items():
         own = [(sink, job.sinks[sink.name]) for sink in planned.sinks if job.sinks[sink.name].create or not may]
@@ -85,6 +85,6 @@ def _as_it_should_be(name: str, mode: ChangelogMode) -> Topic:
 
 
 def _read(queries: PlannedQueries) -> dict[str, ChangelogMode]:
-    """Return the topics of the tables with their changelog modes."""
+    """Return the tables' topics, with their changelog modes."""
     scans = [node for query in queries.values() for sink in query.sinks for node in walk(sink)]
     return {node.source.topic: node.source.mode for node in scans if isinstance(node, PhysicalScan)}

@@ -1,4 +1,4 @@
-"""The site of the docs."""
+"""The documentation site."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUIET = {"NO_MKDOCS_2_WARNING": "1"}
 
 
 def test_the_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
-    """`make docs`, which also looks at links to headings, and to files of the repository."""
+    """`make docs` succeeds, including its checks of links to headings and to files of the repository."""
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **QUIET})
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""`python -m tests.matrix` writes the table of docs/sources.md anew, from what becomes of the values."""
+"""`python -m tests.matrix` writes the table of docs/sources.md from the outcomes of the values."""
 
 from tests.matrix.page import PAGE, replaced
 

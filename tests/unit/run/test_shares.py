@@ -1,4 +1,4 @@
-"""When too many of a table's records are dead letters."""
+"""The share of dead letters among a table's records, and when it is reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rowkind.service.monitoring.dead_letter_ratio import Shares
 
 
 def counted(rows: int = 0, letters: int = 0, table: str = "orders") -> dict[str, float]:
-    """What a task has read of a table."""
+    """Return the counters of a task that has read a table."""
     return {
         sample("rowkind_rows_in_total", table=table, kind="+I"): rows,
         sample("rowkind_dead_letters_total", table=table, reason="row kind"): letters,
@@ -15,7 +15,7 @@ def counted(rows: int = 0, letters: int = 0, table: str = "orders") -> dict[str,
 
 
 def test_a_hundred_records_of_which_none_is_a_row_are_told_at_once() -> None:
-    """With why, and what to look at; others may be as they should."""
+    """A hundred records that are all dead letters are reported at once with the reason; other tables are not."""
     shares = Shares()
     shares.add(counted(letters=99), 0.0)
     assert shares.many(1.0) == []
@@ -28,7 +28,7 @@ def test_a_hundred_records_of_which_none_is_a_row_are_told_at_once() -> None:
 
 
 def test_more_than_a_tenth_of_few_records_is_told_after_a_minute() -> None:
-    """Not before, and not a tenth."""
+    """If more than a tenth of few records are dead letters, the table is reported after a minute."""
     shares = Shares()
     shares.add(counted(rows=8, letters=2), 0.0)
     shares.add(counted(rows=9, letters=1, table="payments"), 0.0)
@@ -40,7 +40,7 @@ def test_more_than_a_tenth_of_few_records_is_told_after_a_minute() -> None:
 
 
 def test_what_is_past_is_forgotten_when_there_is_more() -> None:
-    """A table is as good as its last minute, or its last hundred records."""
+    """The ratio covers the records of the last minute, or the last 100 if these are more."""
     shares = Shares()
     shares.add(counted(letters=50), 0.0)
     shares.add(counted(rows=99), 30.0)
